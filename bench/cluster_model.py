@@ -37,12 +37,12 @@ import matplotlib.pyplot as plt
 
 import muntin.pyspark_bridge.join_task
 from bench.machine import describe_machine
+from muntin.host.sides import SIDES, Side
 from muntin import AllOf, Band, Compare, JoinSpec, Watermark, Within
 from muntin.host.daemon.rows import cut, decode, encode, encode_within
 from muntin.host.daemon.staging import Part, PartKey, Sender
 from muntin.host.daemon.unix_client import BYTES_OF_A_FRAME, ROWS_OF_A_FRAME
 from muntin.host.engines import Partitions
-from muntin.host.join.engine import SIDES
 from muntin.host.join.routes import UNEVEN, Routes, even_table, no_counts
 from muntin.host.join.stateless_placement import EqualityPlacement, StatelessPlacement, open_placement
 from muntin.host.join.whole_call import CallPart
@@ -76,7 +76,7 @@ class Case:
         values, within = Band("v", "v", -reach, reach), Within("t", "t", -span, span)
         return JoinSpec(on=AllOf(key, values), within=within, watermark=Watermark(left="0 s", right="0 s", lag=0))
 
-    def rows(self, side: str, number: int) -> pa.RecordBatch:
+    def rows(self, side: Side, number: int) -> pa.RecordBatch:
         """The rows of a side of a micro-batch."""
         rng = np.random.default_rng([number, SIDES.index(side)])
         keys = rng.integers(0, self.batch * WINDOW * (1 if self.by == "equality" else 8), self.batch)
@@ -92,7 +92,7 @@ class Case:
     def schema(self) -> pa.Schema:
         return dataclasses.replace(self, batch=1).rows("left", 0).schema
 
-    def placed(self, given: list[tuple[str, pa.RecordBatch]], count: int) -> list[np.ndarray]:
+    def placed(self, given: list[tuple[Side, pa.RecordBatch]], count: int) -> list[np.ndarray]:
         """Of rows of both sides those that each partition is sent, bool, shape (partitions, n): by the routes that
         follow from them."""
         if count == 1:
@@ -108,7 +108,7 @@ class Case:
         routes = Routes(0, loads.better(table) if loads.unevenness(table) > UNEVEN else table)
         return [placement.targets(side, rows, routes)[1] for side, rows in given]
 
-    def tagged(self, side: str, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    def tagged(self, side: Side, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """Rows as Spark hands them to the send stage."""
         for start in range(0, rows.num_rows, ROWS_OF_SPARK):
             some = rows.slice(start, ROWS_OF_SPARK)

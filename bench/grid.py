@@ -33,7 +33,6 @@ from matplotlib.patches import Patch
 from bench.machine import describe_machine
 from muntin import Band, Rows, WindowJoin
 
-SIDES = ("left", "right")
 SKEWS = ("uniform", "rank-size", "half equal")
 ORDERS = ("random", "rising")
 AUTO = "auto"

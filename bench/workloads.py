@@ -17,7 +17,6 @@ import numpy as np
 import pyarrow as pa
 
 BLOCK = 1 << 18
-SIDES = ("left", "right")
 
 _INT64_SPAN = 1 << 63  # -2**62 .. 2**62 - 1: `key + low` and `key + high` never leave the type
 _RISING_STEP = 32

@@ -3,10 +3,12 @@
 The message names the column, value, limit or file at fault and says what to do about it.
 """
 
+from muntin.host.sides import Side
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Self
+
 
 if TYPE_CHECKING:
     import numpy as np
@@ -35,10 +37,10 @@ class MuntinError(Exception):
     PredicateError - low=5 lies above high=-5: the band is empty
     """
 
-    side: str | None = None
+    side: Side | None = None
     rows: tuple[int, ...] = ()
 
-    def of_rows(self, side: str | None, rows: Sequence[int] | np.ndarray) -> Self:
+    def of_rows(self, side: Side | None, rows: Sequence[int] | np.ndarray) -> Self:
         """This error, of these rows."""
         self.side, self.rows = side, tuple(map(int, rows))
         return self

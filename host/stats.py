@@ -6,9 +6,8 @@ import dataclasses
 import html
 from typing import Any
 
+from muntin.host.sides import SIDES, Sides
 from muntin.host.public import public
-
-SIDES = ("left", "right")
 
 
 @public("muntin")
@@ -120,7 +119,7 @@ class Stats:
     restore_seconds: float = 0.0
     probed_runs: int = 0
     index_name: str = ""
-    index: dict[str, dict[str, Any]] = dataclasses.field(default_factory=dict)
+    index: Sides[dict[str, Any]] = dataclasses.field(default_factory=dict)
     engine: dict[str, Any] = dataclasses.field(default_factory=dict)
     seconds: dict[str, float] = dataclasses.field(default_factory=dict)
 

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from sqlglot import exp
 from sqlglot.dialects.duckdb import DuckDB
 
+from muntin.host.sides import Side, Sides
 from muntin.host.errors import SchemaError, SqlError, UnsupportedError
 from muntin.host.spec import JoinSpec
 from muntin.host.sql.condition import Reader, sides_of
@@ -98,7 +99,7 @@ class TablesSql(SqlEngine):
             for name in frames:
                 connection.unregister(name)
 
-    def column(self, table: pa.Table, side: str, node: Node, reader: Reader) -> pa.ChunkedArray:
+    def column(self, table: pa.Table, side: Side, node: Node, reader: Reader) -> pa.ChunkedArray:
         """What an expression over one side is. An error over rows, and not over their types, is the `final` one."""
         node, names = node.copy(), dict[str, str]()
         for each in node.find_all(exp.Column):  # in DuckDB two names that differ in case alone are one
@@ -224,7 +225,7 @@ class _Computing:
         What was, by their names.
     """
 
-    def __init__(self, engine: TablesSql, sides: dict[str, pa.Table], reader: Reader):
+    def __init__(self, engine: TablesSql, sides: Sides[pa.Table], reader: Reader):
         self._engine, self._reader = engine, reader
         self.sides = sides
         self.texts: dict[str, str] = {}
@@ -235,7 +236,7 @@ class _Computing:
         failed: SqlError | None = None
         for every in (None, False, True):  # as it is; but for columns plus or minus constants; all but plain columns
             holder = exp.Paren(this=node.copy())
-            wanted: dict[str, tuple[str, Node]] = {}
+            wanted: dict[str, tuple[Side, Node]] = {}
             if every is not None:
                 self._replace(holder.this, every, wanted, alone=True)
             tables = {side: table.slice(0, 0) for side, table in self.sides.items()}
@@ -259,7 +260,7 @@ class _Computing:
         assert failed is not None
         raise failed
 
-    def _replace(self, node: Node, every: bool, wanted: dict[str, tuple[str, Node]], *, alone: bool) -> None:
+    def _replace(self, node: Node, every: bool, wanted: dict[str, tuple[Side, Node]], *, alone: bool) -> None:
         """Puts columns in the place of what is about one side; `alone` where an expression is no operand."""
         sides = {column.table for column in node.find_all(exp.Column)}
         inner = node.unnest()

@@ -10,6 +10,7 @@ from typing import Any, Literal, TypeVar, overload
 
 import pyarrow as pa
 
+from muntin.host.sides import Sides
 from muntin.host.aggregates import Aggregate
 from muntin.host.devices import Device
 from muntin.host.engines import EngineKind, Inner, Outer, Partitions
@@ -165,7 +166,7 @@ def join(
         raise UnsupportedError("form='ranges' is read beside a join that goes on: use WindowJoin")
     if isinstance(within, tuple):
         within = Within(*within)
-    tables = {"left": as_table("the left side", left)}
+    tables: Sides[pa.Table] = {"left": as_table("the left side", left)}
     itself = right is left and not isinstance(on, AsOf) and (within is None or within.left_time == within.right_time)
     tables["right"] = tables["left"] if right is left else as_table("the right side", right)
     left_rows, right_rows = of_sides(rows)
@@ -191,11 +192,11 @@ def join(
         found = running.process(tables["left"], None if itself else tables["right"])
         result = pa.concat_tables([found, running.finish()])
         spec = running.spec
-    frames = {"left": left, "right": right}
+    frames: Sides[Any] = {"left": left, "right": right}
     return answer(result, frames.values(), _source(spec, frames, tables))
 
 
-def _of_all_matches(tables: dict[str, pa.Table], **options: Any) -> pa.Table:
+def _of_all_matches(tables: Sides[pa.Table], **options: Any) -> pa.Table:
     """Aggregates of all right rows that each left row matches: those of a stream that meets a table."""
     left = tables["left"]
     with WindowJoin(right_table=tables["right"], left_schema=left.schema, form="aggregate", **options) as running:
@@ -206,7 +207,7 @@ def _of_all_matches(tables: dict[str, pa.Table], **options: Any) -> pa.Table:
     return pa.table([*left.columns, *found.columns], names=[*left.column_names, *found.column_names])
 
 
-def _source(spec: JoinSpec, frames: dict[str, Any], tables: dict[str, pa.Table]) -> dict[str, tuple[Any, str]]:
+def _source(spec: JoinSpec, frames: Sides[Any], tables: Sides[pa.Table]) -> dict[str, tuple[Any, str]]:
     """Of the columns of a result of rows, the frame that each comes from and its name there."""
     if spec.form != "rows" and not spec.closing:
         return {}

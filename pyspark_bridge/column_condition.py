@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import TYPE_CHECKING, Any
 
+from muntin.host.sides import Side
 from muntin.host.errors import MuntinError, PredicateError
 from muntin.host.sql import parse_condition
 from muntin.pyspark_bridge.computed_column import ComputedColumns, uncast
@@ -194,7 +195,7 @@ class ColumnCondition(ComputedColumns):
         turned = [(-sign, each) for sign, each in terms["right"] + terms[""]]
         return _sum(terms["left"]), _sum(turned)
 
-    def _column(self, side: str, at: int) -> str:
+    def _column(self, side: Side, at: int) -> str:
         names = (self._left if side == "left" else self._right).columns
         if names.count(names[at]) > 1:
             raise UnknownError(f"the {side} side has several columns {names[at]!r}")

@@ -12,6 +12,7 @@ from sqlglot import exp
 from sqlglot.dialects.spark import Spark
 from sqlglot.errors import SqlglotError
 
+from muntin.host.sides import SIDES, Side
 from muntin.host.errors import PredicateError
 from muntin.pyspark_bridge.column_condition import ColumnCondition
 from muntin.pyspark_bridge.computed_column import ARITHMETIC
@@ -96,14 +97,14 @@ class ConnectColumn(ColumnCondition):
         self._both = self._left.crossJoin(self._right)
         self._known: dict[tuple[str, int | None], Expression | None] = {}
         self._types: dict[bytes, Any] = {}
-        self._plans = {side: set(_plan_ids(self._frame(side)._plan.to_proto(self._client).root)) for side in _SIDES}
+        self._plans = {side: set(_plan_ids(self._frame(side)._plan.to_proto(self._client).root)) for side in SIDES}
         return self._read(condition.to_plan(self._client))  # type: ignore[operator]
 
     @property
     def _client(self) -> Any:
         return self._left.sparkSession.client
 
-    def _frame(self, side: str) -> Any:
+    def _frame(self, side: Side) -> Any:
         return self._left if side == "left" else self._right
 
     def _node(self, kind: str, shown: str, source: Any, inner: Iterable[Expression], value: Any = None) -> Expression:
@@ -189,7 +190,7 @@ class ConnectColumn(ColumnCondition):
         if key not in self._known:
             self._known[key] = None
             for count in range(len(parts), 0, -1):  # the longest name of a column: aliases go before fields
-                places = {side: self._place(side, parts[:count], plan) for side in _SIDES}
+                places = {side: self._place(side, parts[:count], plan) for side in SIDES}
                 found = next(((side, at) for side, at in places.items() if at is not None), None)
                 if found is not None:
                     made: Expression | None = self._node("column", ".".join(parts[:count]), source, [], found)
@@ -199,7 +200,7 @@ class ConnectColumn(ColumnCondition):
                     break
         return self._known[key]
 
-    def _place(self, side: str, parts: list[str], plan: int | None) -> int | None:
+    def _place(self, side: Side, parts: list[str], plan: int | None) -> int | None:
         """Which column of a side a name is: the one that Spark drops by it."""
         from pyspark.errors import AnalysisException
 
@@ -337,7 +338,7 @@ class ConnectColumn(ColumnCondition):
     def _with(self, frame: DataFrame, made: list[tuple[str, str, Expression]]) -> DataFrame:
         if not self._one:
             return super()._with(frame, made)
-        for side in _SIDES:  # of both roles
+        for side in SIDES:  # of both roles
             frame = frame.alias(str(self._alias(self._frame(side))))
             frame = super()._with(frame, [each for each in made if each[0] == side])
         return frame
@@ -381,9 +382,6 @@ class ConnectColumn(ColumnCondition):
             if before.sameSemantics(self._both.select(_column(_of_operands(expression.source, operands)))):
                 return _coerced(child, kind)
         return child
-
-
-_SIDES = ("left", "right")
 
 
 def _coerced(expression: Expression, kind: str) -> Expression:

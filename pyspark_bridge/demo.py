@@ -18,6 +18,7 @@ import click
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from muntin.host.sides import Side
 from muntin.host import arguments
 from muntin.host.daemon import DaemonClient, start_private
 from muntin.host.errors import MuntinError, SchemaError
@@ -285,7 +286,7 @@ def _lines(heard: Sequence[BatchProgress], query: str) -> Iterator[str]:
         )
 
 
-def _window(stats: dict[str, Any], side: str) -> str:
+def _window(stats: dict[str, Any], side: Side) -> str:
     fill = stats[f"fill_{side}"]
     return f"{stats[f'window_{side}']:,} rows" if fill is None else f"{fill:.0%}"
 

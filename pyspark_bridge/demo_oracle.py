@@ -191,10 +191,10 @@ def _kinds(on: Any, left: pa.Schema, right: pa.Schema) -> tuple[pa.DataType, pa.
     return left.field(on.left).type, right.field(on.right).type
 
 
-def _number(side: str, name: str, schema: pa.Schema) -> str:
+def _number(table: str, name: str, schema: pa.Schema) -> str:
     """A key or time column as a number wide enough not to wrap: times are microseconds."""
     kind = schema.field(name).type
-    column = f"{side}.{_quote(name)}"
+    column = f"{table}.{_quote(name)}"
     if pa.types.is_floating(kind):
         return f"{column}::DOUBLE"
     if pa.types.is_decimal(kind):

@@ -22,6 +22,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from muntin.host.sides import SIDES
 from muntin.host.daemon import DaemonClient
 from muntin.host.daemon.claims import claim_window, newest_claim
 from muntin.host.daemon.staging import PartKey
@@ -35,7 +36,6 @@ from muntin.host.errors import (
     StateTakenError,
     UnsupportedError,
 )
-from muntin.host.join.engine import SIDES
 from muntin.host.join.late_rows import marked_schema
 from muntin.host.join.routes import no_counts
 from muntin.host.join.stateless_placement import EqualityPlacement, FullPlacement, Placement, can_follow, open_placement

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from muntin.host.sides import SIDES, Side
 from muntin.host.errors import UnsupportedError
 from muntin.pyspark_bridge.spark_versions import by_number
 
@@ -207,7 +208,7 @@ def with_number(batch: pa.RecordBatch, number: int) -> pa.RecordBatch:
 
 def split_union(
     batches: Iterator[pa.RecordBatch], left_schema: pa.Schema, right_schema: pa.Schema
-) -> Iterator[tuple[str, pa.RecordBatch, np.ndarray | None]]:
+) -> Iterator[tuple[Side, pa.RecordBatch, np.ndarray | None]]:
     """The rows of `tagged_union`'s Arrow batches as ("left" or "right", rows with the columns of that side alone,
     numbers of their partitions if there is such a column).
 
@@ -224,9 +225,8 @@ def split_union(
     for batch in batches:
         side = batch.column(0)
         bounds = pc.min_max(side).as_py()
-        for number, name, start, schema in (
-            (LEFT, "left", 1, left_schema),
-            (RIGHT, "right", 1 + width, right_schema),
+        for number, name, start, schema in zip(
+            (LEFT, RIGHT), SIDES, (1, 1 + width), (left_schema, right_schema), strict=True
         ):
             if bounds["min"] is None or not bounds["min"] <= number <= bounds["max"]:
                 continue

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any
 
+from muntin.host.sides import SIDES, Side
 from muntin.host.errors import UnsupportedError, WindowError
 from muntin.host.keys.durations import nanoseconds
 from muntin.host.predicates import AsOf
@@ -51,7 +52,7 @@ def watermark_of(left: DataFrame, right: DataFrame, times: object, lag: int, idl
             raise WindowError(f"idle_after={idle_after!r} is of a watermark, and only time windows (within=) have one")
         return None
     columns = {"left": times.left_time, "right": times.right_time}
-    delays = {side: _delay(frame, columns[side], side) for side, frame in (("left", left), ("right", right))}
+    delays = {side: _delay(frame, columns[side], side) for side, frame in zip(SIDES, (left, right), strict=True)}
     if not any(delays.values()):
         if idle_after is not None:
             raise WindowError(
@@ -61,7 +62,7 @@ def watermark_of(left: DataFrame, right: DataFrame, times: object, lag: int, idl
         return None
     policy = left.sparkSession.conf.get(POLICY_CONF) or "min"
     marks = {}
-    for side, frame in (("left", left), ("right", right)):
+    for side, frame in zip(SIDES, (left, right), strict=True):
         column = columns[side]
         # The rows no longer have the times that a window is of. It ends after them: its start never runs ahead of
         # Spark's own watermark.
@@ -72,7 +73,7 @@ def watermark_of(left: DataFrame, right: DataFrame, times: object, lag: int, idl
     )
 
 
-def _delay(frame: DataFrame, column: str, side: str) -> str | None:
+def _delay(frame: DataFrame, column: str, side: Side) -> str | None:
     delays = delayed_columns(frame)
     if column in delays:
         return delays[column]

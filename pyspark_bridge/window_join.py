@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 import muntin
+from muntin.host.sides import Side
 from muntin.host.daemon.certificate import Certificate
 from muntin.host.daemon.windows import Windows
 from muntin.host.engines import EngineKind, Inner, Outer, Partitions, open_partitioning
@@ -274,7 +275,9 @@ def window_join(
 
     _check_frames(left_df, right_df)
     streaming = bool(left_df.isStreaming or right_df.isStreaming)
-    static = None if left_df.isStreaming == right_df.isStreaming else "right" if left_df.isStreaming else "left"
+    static: Side | None = None
+    if left_df.isStreaming != right_df.isStreaming:
+        static = "right" if left_df.isStreaming else "left"
     if static is not None:
         for given, value in (("idle_after", idle_after), ("result_watermark", result_watermark)):
             if value is not None:

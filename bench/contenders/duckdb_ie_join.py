@@ -1,5 +1,6 @@
 """DuckDB: each batch joined with a window table by BETWEEN, which it plans as an IE join."""
 
+from muntin.host.sides import OTHER, SIDES, Side
 from __future__ import annotations
 
 import time
@@ -28,14 +29,14 @@ class DuckDbIeJoin(Contender):
         self._parts = {"probe": 0.0, "insert": 0.0}
 
     def load(self, left: Batch, right: Batch) -> None:
-        for side, batch in (("left", left), ("right", right)):
+        for side, batch in zip(SIDES, (left, right), strict=True):
             self._insert(side, _arrow(batch))
             self._expire(side, batch)
         self._expire_times()
 
     def step(self, left: Batch, right: Batch) -> Pairs:
         found = []
-        for side, other, batch in (("left", "right", left), ("right", "left", right)):
+        for (side, other), batch in zip(OTHER.items(), (left, right), strict=True):
             started = time.perf_counter()
             rows = _arrow(batch)
             found.append(self._probe(side, other, rows))
@@ -48,7 +49,7 @@ class DuckDbIeJoin(Contender):
         both = pa.concat_tables(found)
         return Pairs(left=both["left_row"].to_numpy(), right=both["right_row"].to_numpy())
 
-    def _probe(self, side: str, other: str, rows: pa.Table) -> pa.Table:
+    def _probe(self, side: Side, other: str, rows: pa.Table) -> pa.Table:
         low, high = self.workload.band if side == "left" else (-self.workload.band[1], -self.workload.band[0])
         # The bounds are columns, so that the plan is an IE join over two sorted inputs.
         extra = ""
@@ -61,11 +62,11 @@ class DuckDbIeJoin(Contender):
             f"ON w.key BETWEEN b.key + ({low}) AND b.key + ({high}) {extra}"
         ).to_arrow_table()
 
-    def _insert(self, side: str, rows: pa.Table) -> None:
+    def _insert(self, side: Side, rows: pa.Table) -> None:
         self._connection.register("batch", rows)
         self._connection.execute(f"INSERT INTO {side}_window SELECT key, row, time FROM batch")
 
-    def _expire(self, side: str, batch: Batch) -> None:
+    def _expire(self, side: Side, batch: Batch) -> None:
         if batch.times is None:
             oldest = batch.first + len(batch) - self.workload.window
             self._connection.execute(f"DELETE FROM {side}_window WHERE row < {oldest}")

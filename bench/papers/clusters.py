@@ -11,10 +11,11 @@ from typing import Any
 
 import pyarrow as pa
 
+from muntin.host.sides import SIDES, Sides
 from muntin import Partitions, WindowJoin
 from muntin.host.index import SpoJoin
 from muntin.host.join.collector import MAX_ROWS, Collector
-from muntin.host.join.engine import SIDES, Call, Found
+from muntin.host.join.engine import Call, Found
 from muntin.host.join.range_mirror import RangeMirror
 
 _MOST_UNDER_WAY = 2  # batches that workers have before `push` waits for them
@@ -68,7 +69,7 @@ class Manager:
         Returns the results that are there, in order; waits for the oldest where workers are two batches behind. Raises
         as `WindowJoin.process`, for an earlier batch.
         """
-        sides = zip(("left", "right"), (left, right), self._empty, strict=True)
+        sides = zip(SIDES, (left, right), self._empty, strict=True)
         self._collector.add({side: empty if rows is None else rows for side, rows, empty in sides})
         if self._collector.due == 0:
             self._hand_over()
@@ -85,7 +86,7 @@ class Manager:
         self._collector.clear()
         self._under_way.append(self._thread.submit(self._process, waiting, pushes))
 
-    def _process(self, waiting: dict[str, pa.Table | None], pushes: list[tuple[int, int]]) -> pa.Table:
+    def _process(self, waiting: Sides[pa.Table | None], pushes: list[tuple[int, int]]) -> pa.Table:
         found = self.join.process_pushes(waiting["left"], waiting["right"], pushes)
         return found if self._mirror is None else self._mirror.pairs(found, waiting["left"], waiting["right"])
 

@@ -9,6 +9,7 @@ from typing import Any
 import click
 import pyarrow as pa
 
+from muntin.host.sides import Sides
 from muntin.host import arguments
 from muntin.host.cli.ending import end_on_sigterm
 from muntin.host.files import (
@@ -88,7 +89,7 @@ def run_join(
     if left == right == STANDARD:
         raise click.UsageError("LEFT and RIGHT are both standard input: one of them can be")
     end_on_sigterm()
-    sides = {
+    sides: Sides[TableReader] = {
         "left": TableReader(left, batch_rows, file_format), "right": TableReader(right, batch_rows, file_format)
     }  # fmt: skip
     for reader in sides.values():

@@ -16,6 +16,7 @@ from urllib.parse import parse_qsl, urlsplit
 import click
 import pyarrow as pa
 
+from muntin.host.sides import Side
 from muntin.host.errors import KafkaError, SchemaError
 from muntin.host.files import STANDARD, TableWriter
 from muntin.host.kafka import Arrow, Avro, Format, Json, KafkaJoin
@@ -56,7 +57,7 @@ class Topic:
         delay = settings.get("delay")
         self.delay: Any = int(delay) if delay and delay.isdecimal() else delay
 
-    def known_columns(self, side: str) -> pa.Schema:
+    def known_columns(self, side: Side) -> pa.Schema:
         """The columns; SchemaError where the address names none."""
         if self.columns is None:
             raise SchemaError(f"the columns of the {side} topic {self.name!r} are not known: give {FORM}")

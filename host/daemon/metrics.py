@@ -27,6 +27,7 @@ from prometheus_client.core import (
 from prometheus_client.registry import Collector
 
 import muntin
+from muntin.host.sides import SIDES
 from muntin.host.daemon.query import BOUNDS
 from muntin.host.daemon.windows import shown_name
 from muntin.host.errors import DaemonError
@@ -69,7 +70,6 @@ GAUGES = {
     "state_bytes": (("stats.state_bytes",), "Bytes of their rows."),
     "state_files": (("stats.state_files",), "Files of the state."),
 }
-SIDES = ("left", "right")
 
 
 class DaemonCollector(Collector):

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from muntin.host.sides import SIDES
 from muntin.host.daemon.definition import Definition
 from muntin.host.daemon.limits import Limits, check_message
 from muntin.host.daemon.result import KeptResult, Result, Turns
@@ -36,7 +37,6 @@ _THERE = (
     "watermark_seconds", "watermark_side", "device_bytes", "row_bytes", "state_bytes",
 )  # fmt: skip
 
-SIDES = ("left", "right")
 #: Upper ends of the buckets, in seconds; one more has what is above.
 BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 

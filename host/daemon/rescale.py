@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from muntin.host.sides import SIDES, Side, Sides
 from muntin.host.daemon.windows import Windows, query_place, windows_below
 from muntin.host.engines import Partitions
 from muntin.host.errors import StateError, UnsupportedError, WindowError
-from muntin.host.join.engine import SIDES
 from muntin.host.join.kept_types import kept_schema
 from muntin.host.join.routes import RoutePlanner, Routes, no_counts
 from muntin.host.join.row_log import empty_table, picked
@@ -212,11 +212,11 @@ class _Call:
 
     batch: int
     before: dict[str, Any]
-    end: dict[str, int]
+    end: Sides[int]
     whole: WholeCall
-    tables: dict[str, pa.Table]
-    origins: dict[str, tuple[np.ndarray, np.ndarray]]
-    matched: list[tuple[int, dict[str, np.ndarray]]]
+    tables: Sides[pa.Table]
+    origins: Sides[tuple[np.ndarray, np.ndarray]]
+    matched: list[tuple[int, Sides[np.ndarray]]]
 
 
 class _Calls:
@@ -282,7 +282,7 @@ class _Calls:
         by = source.placed.partition("-")[0]
         return _placement(self.spec, self.schemas, Partitions(count, by), source.placed)
 
-    def first(self, log: int, side: str) -> tuple[int, int]:
+    def first(self, log: int, side: Side) -> tuple[int, int]:
         """The arrival number of the oldest row in a log, and one past the newest."""
         if side == self.spec.static:  # its rows are in no log
             return 0, 0
@@ -335,7 +335,7 @@ class _Calls:
         return call
 
     def _taken(
-        self, side: str, tables: dict[int, dict[str, pa.Table]], routes: Routes
+        self, side: Side, tables: dict[int, Sides[pa.Table]], routes: Routes
     ) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
         """Of each partition's log the numbers of its rows of a side, and those that are taken from there."""
         placement = self._placement
@@ -356,7 +356,7 @@ class _Calls:
             # A row that is in one partition alone is always taken; by columns that came later it may seem elsewhere.
             yield at, numbers, np.flatnonzero(~masks[at - group * each] | (masks.argmax(axis=0) == at - group * each))
 
-    def _add(self, call: _Call, side: str, given: list[tuple[pa.Table, np.ndarray, np.ndarray]]) -> None:
+    def _add(self, call: _Call, side: Side, given: list[tuple[pa.Table, np.ndarray, np.ndarray]]) -> None:
         """Puts the rows of a side in the order of arrival."""
         table = pa.concat_tables([each for each, _, _ in given])
         at, numbers = (np.concatenate([each[place] for each in given]) for place in (1, 2))
@@ -369,7 +369,7 @@ class _Calls:
         call.tables[side] = picked(table, order)
         call.origins[side] = at[order], numbers[order]
 
-    def _of_one(self, before: dict[str, Any], tables: dict[str, pa.Table]) -> tuple[WholeCall, dict[str, pa.Table]]:
+    def _of_one(self, before: dict[str, Any], tables: Sides[pa.Table]) -> tuple[WholeCall, Sides[pa.Table]]:
         """What the rows of a call tell that are all in one window, and these in the order of arrival."""
         self.sequencer.state = before
         call = self.sequencer.sequence(tables)
@@ -384,7 +384,7 @@ class _Calls:
         return WholeCall(call.newest, sequence, order, rows), call.tables
 
 
-def _placement(spec: JoinSpec, schemas: dict[str, pa.Schema], partitions: Partitions, name: str | None) -> Placement:
+def _placement(spec: JoinSpec, schemas: Sides[pa.Schema], partitions: Partitions, name: str | None) -> Placement:
     """By what rows go to partitions in Spark; that of a name where it is known."""
     if spec.static is not None and partitions.by == "auto":
         partitions = dataclasses.replace(partitions, by="subwindows")
@@ -444,11 +444,11 @@ def _write(
     follows = placement is not None and not isinstance(placement, FullPlacement) and placement.follows
     moved = {(at, side): _Moved(*calls.first(at, side)) for at in range(len(calls.logs)) for side in SIDES}
     arrived = [dict.fromkeys(SIDES, 0) for _ in writers]
-    greatest: dict[str, int] = {}
+    greatest: Sides[int] = {}
     for call in calls:
         newest = call.batch == calls.newest
         counts = no_counts(each) if follows and newest else None
-        masks: dict[str, np.ndarray] = {}
+        masks: Sides[np.ndarray] = {}
         for side, table in call.tables.items():
             given = [
                 np.ones((1, len(table)), np.bool_)
@@ -476,7 +476,9 @@ def _write(
             part = parts[window // each]
             tracked = [side for side in calls.spec.tracked if part is None or part.divided == side]
             before = {**call.before, "routes": None}
-            tables, places, end = {}, {}, dict(call.end)
+            tables: dict[str, pa.Table] = {}
+            places: Sides[np.ndarray] = {}
+            end = dict(call.end)
             if calls.spec.static is not None:  # each window has the whole table, and no log has it
                 arrived[window][calls.spec.static] = call.before["arrived"][calls.spec.static]
             if not counted:
@@ -516,7 +518,7 @@ def _write(
 
 
 def _targets(
-    part: Placement, side: str, table: pa.Table, routes: Routes | None, counts: np.ndarray | None = None
+    part: Placement, side: Side, table: pa.Table, routes: Routes | None, counts: np.ndarray | None = None
 ) -> np.ndarray:
     """The masks that `StatelessPlacement.targets` gives for the rows of a table."""
     batches = table.to_batches() or [pa.RecordBatch.from_pylist([], schema=table.schema)]

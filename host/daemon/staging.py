@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
+from muntin.host.sides import SIDES
 from muntin.host.errors import StateLostError
 from muntin.host.join.whole_call import WholeCall, row_digest, whole_call
 
@@ -137,7 +138,7 @@ def totals(keys: Iterable[PartKey]) -> tuple[int, int]:
 def totals_of(left: pa.Table, right: pa.Table) -> tuple[int, int]:
     """The same of the rows themselves."""
     digest = 0
-    for side, table in (("left", left), ("right", right)):
+    for side, table in zip(SIDES, (left, right), strict=True):
         for batch in table.to_batches():
             digest += row_digest(side, batch)[1]
     return len(left) + len(right), digest % (1 << 63)

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from muntin.host.sides import Side
 from muntin.host.daemon.definition import Definition
 from muntin.host.daemon.query import Query, Request
 from muntin.host.daemon.result import FollowedResult, KeptResult, NotKeptError, Result, Tables, keep
@@ -314,7 +315,7 @@ class StreamingQuery(Query):
         schemas = definition.left_schema, definition.right_schema
         return StatelessPlacement(definition.spec, *schemas, Partitions(windows.count, by), windows.placed)
 
-    def _given(self, side: str, late: pa.Table) -> pa.Table:
+    def _given(self, side: Side, late: pa.Table) -> pa.Table:
         """Those of the late rows that no other window gives."""
         if self._placement is None or not late.num_rows:
             return late

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from muntin.host.sides import Sides
 from muntin.host.devices.device import Device, DeviceInfo
 from muntin.host.engines import EngineKind, Shared, SplitJoin, Steps
 from muntin.host.errors import DeviceError, UnsupportedError
@@ -142,7 +143,7 @@ class CpuDevice(Device):
         return 128 if wide else 64
 
     def open_engine(
-        self, spec: EngineSpec, generator: BoundaryGenerator, key_bits: dict[str, int], index: Index
+        self, spec: EngineSpec, generator: BoundaryGenerator, key_bits: Sides[int], index: Index
     ) -> NativeEngine:
         """See `Device`."""
         if isinstance(index, SpoJoin):

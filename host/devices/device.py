@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, ClassVar
 
+from muntin.host.sides import Sides
 from muntin.host.engines import EngineKind, Steps, open_engine_kind
 from muntin.host.errors import UnsupportedError
 from muntin.host.index import Auto, Index, open_index
@@ -181,9 +182,7 @@ class Device(abc.ABC):
         return 64
 
     @abc.abstractmethod
-    def open_engine(
-        self, spec: EngineSpec, generator: BoundaryGenerator, key_bits: dict[str, int], index: Index
-    ) -> Engine:
+    def open_engine(self, spec: EngineSpec, generator: BoundaryGenerator, key_bits: Sides[int], index: Index) -> Engine:
         """An engine for one join.
 
         Parameters

@@ -5,6 +5,7 @@ from __future__ import annotations
 import abc
 from typing import cast
 
+from muntin.host.sides import Side, Sides
 from muntin.host.devices.device import Device
 from muntin.host.index import BiSort, Index, RunPolicy, SortedRuns
 from muntin.host.index.run_store import SOME_RUNS, Room, RunStore
@@ -20,13 +21,11 @@ class RunDevice(Device):
 
     indexes: tuple[str, ...] = (SortedRuns.name, BiSort.name)
 
-    def open_engine(
-        self, spec: EngineSpec, generator: BoundaryGenerator, key_bits: dict[str, int], index: Index
-    ) -> Engine:
+    def open_engine(self, spec: EngineSpec, generator: BoundaryGenerator, key_bits: Sides[int], index: Index) -> Engine:
         """See `Device`."""
         assert isinstance(index, RunPolicy)
 
-        def open_window(side: str, count: int | None, step_rows: int) -> WindowIndex:
+        def open_window(side: Side, count: int | None, step_rows: int) -> WindowIndex:
             return RunWindow(self.open_store, index, spec, side, count, key_bits[side], step_rows)
 
         return IndexEngine(spec, generator, open_window)

@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.dataset
 
+from muntin.host.sides import Side
 from muntin.host.keys.constants import moment
 from muntin.host.keys.key_type import NANOS_PER_DAY, Family
 from muntin.host.predicates import AllOf, AnyOf, AsOf, Where
@@ -21,7 +22,7 @@ _OPERATORS = {
 }  # fmt: skip
 
 
-def tested_early(spec: JoinSpec, side: str, schema: pa.Schema) -> tuple[list[Where | AnyOf], Any]:
+def tested_early(spec: JoinSpec, side: Side, schema: pa.Schema) -> tuple[list[Where | AnyOf], Any]:
     """The parts about one side that rows can be tested by before they reach the join, and Arrow's expression of them.
 
     Only where a row that fails them changes nothing: one that is counted, numbered, reported as unmatched, or stands in
@@ -56,7 +57,7 @@ def needed(spec: JoinSpec, left: pa.Schema, right: pa.Schema) -> dict[str, list[
     return {side: [name for name in schema.names if name in kept[side]] for side, schema in schemas.items()}
 
 
-def _expression(part: Any, side: str, schema: pa.Schema) -> Any:
+def _expression(part: Any, side: Side, schema: pa.Schema) -> Any:
     """Arrow's expression of a part; None where Arrow has none that is sure to let all rows pass that satisfy it."""
     if isinstance(part, AnyOf) and part.parts:
         found = [_expression(each, side, schema) for each in part.parts]

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, cast
 
+from muntin.host.sides import Sides
 from muntin.contract.design import design_of
 from muntin.contract.designs.splitjoin import JoinSettings
 from muntin.host.devices.device import Device, DeviceInfo
@@ -193,9 +194,7 @@ class FpgaDevice(RunDevice):
             )
         return engine
 
-    def open_engine(
-        self, spec: EngineSpec, generator: BoundaryGenerator, key_bits: dict[str, int], index: Index
-    ) -> Engine:
+    def open_engine(self, spec: EngineSpec, generator: BoundaryGenerator, key_bits: Sides[int], index: Index) -> Engine:
         """See `Device`. Raises DeviceError too, if no board is free or it fails."""
         return self._hosted.engine(self, spec, generator, key_bits, index)
 
@@ -236,7 +235,7 @@ class _NoBoard:
 
 
 def _rows_engine(
-    device: FpgaDevice, spec: EngineSpec, generator: BoundaryGenerator, key_bits: dict[str, int], index: Index
+    device: FpgaDevice, spec: EngineSpec, generator: BoundaryGenerator, key_bits: Sides[int], index: Index
 ) -> SplitJoinEngine:
     return SplitJoinEngine(device, spec, generator, key_bits)
 

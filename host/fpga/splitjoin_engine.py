@@ -14,14 +14,13 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from muntin.host.sides import OTHER, SIDES, Side, Sides
 from muntin.contract.designs.splitjoin import NUMBER_BITS, RESULT_FIELDS, JoinSettings, Order
 from muntin.host.devices.device import DeviceInfo
 from muntin.host.errors import CapacityError, DeviceError, IncompleteError, UnsupportedError
 from muntin.host.fpga.splitjoin import Joined, JoinRows, SplitJoinBoard
 from muntin.host.join.boundary_generator import BoundaryGenerator
 from muntin.host.join.engine import (
-    OTHER,
-    SIDES,
     Batch,
     Call,
     Counts,
@@ -94,7 +93,7 @@ class SplitJoinEngine(Engine):
         device: Boards,
         spec: EngineSpec,
         generator: BoundaryGenerator,
-        key_bits: dict[str, int],
+        key_bits: Sides[int],
     ):
         # Pairs of a self join come from either role of a row, and only the operator can put them in order.
         self.spec = dataclasses.replace(spec, order="none") if spec.self_join else spec
@@ -139,7 +138,7 @@ class SplitJoinEngine(Engine):
                     most,
                 )
 
-    def _settings(self, key_bits: dict[str, int]) -> JoinSettings:
+    def _settings(self, key_bits: Sides[int]) -> JoinSettings:
         p, spec = self._parameters, self.spec
         if max(key_bits.values()) > p.key_bits:
             raise self._needs(f"keys of {max(key_bits.values())} bits", f"key_bits={max(key_bits.values())}")
@@ -173,7 +172,7 @@ class SplitJoinEngine(Engine):
             {side: self._stored_rows(side) for side in SIDES}, self._board.nbytes, seconds=dict(self._spent)
         )
 
-    def _stored_rows(self, side: str) -> int:
+    def _stored_rows(self, side: Side) -> int:
         return len(self._held[side]) if self.spec.counts is None else min(self._next[side], self.spec.counts[side])
 
     def admit(self, call: Call) -> Call:
@@ -228,7 +227,7 @@ class SplitJoinEngine(Engine):
                 self._core,
             )
 
-    def expire(self, expiry: dict[str, int | None]) -> dict[str, Held]:
+    def expire(self, expiry: Sides[int | None]) -> Sides[Held]:
         for side, limit in expiry.items():
             if limit is None:
                 continue
@@ -256,7 +255,9 @@ class SplitJoinEngine(Engine):
             yield slice(start, stop)
             start = stop
 
-    def _stream(self, side: str, batch: Batch, other_position: np.ndarray, arrived: int) -> tuple[JoinRows, np.ndarray]:
+    def _stream(
+        self, side: Side, batch: Batch, other_position: np.ndarray, arrived: int
+    ) -> tuple[JoinRows, np.ndarray]:
         """The records of one side's rows, and the place of each in the order of arrival."""
         bits = self._parameters.key_bits
         if self.spec.counts is not None:
@@ -291,7 +292,7 @@ class SplitJoinEngine(Engine):
         return JoinRows.concatenate([rows, *more]), np.concatenate([place, *(place[which] for which, _, _ in again)])
 
     def _bounds(
-        self, side: str, batch: Batch, rows: JoinRows, own: np.ndarray
+        self, side: Side, batch: Batch, rows: JoinRows, own: np.ndarray
     ) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
         """Gives each row the first of its intervals; rows, lower and upper ends of those that are left."""
         bits = self._parameters.key_bits

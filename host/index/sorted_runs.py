@@ -14,6 +14,7 @@ from contextlib import contextmanager
 
 import numpy as np
 
+from muntin.host.sides import Side
 from muntin.host.errors import CapacityError
 from muntin.host.index.run_policies import RunPolicy
 from muntin.host.index.run_store import Limits, Run, RunStore
@@ -245,7 +246,7 @@ class RunWindow(WindowIndex):
         open_store: Callable[..., RunStore],
         policy: RunPolicy,
         spec: EngineSpec,
-        side: str,
+        side: Side,
         count: int | None,
         key_bits: int,
         step_rows: int,

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
+from muntin.host.sides import Side
 from muntin.host.join.engine import Batch, Counts, Pairs
 
 
@@ -56,7 +57,7 @@ class Probes:
         And of those only the last so many; None for all.
     """
 
-    side: str
+    side: Side
     lower: np.ndarray
     upper: np.ndarray
     rows: np.ndarray

@@ -15,11 +15,10 @@ from typing import Any
 
 import numpy as np
 
+from muntin.host.sides import OTHER, SIDES, Side, Sides
 from muntin.host.join.aggregate_plan import AggregatePlan
 from muntin.host.join.boundary_generator import BoundaryGenerator
 from muntin.host.join.engine import (
-    OTHER,
-    SIDES,
     Aggregates,
     Batch,
     Call,
@@ -81,13 +80,13 @@ class AggregateEngine(Engine):
         self._spent = {"sort": 0.0, "probe": 0.0, "store": 0.0}
         self._device, self._threads, self._generator, self._plan = device, threads, generator, plan
         self._itself, self._close = itself, close
-        self._stored: tuple[str, ...] = SIDES[1:] if close else SIDES  # whose rows are stored
-        self._probing: tuple[str, ...] = SIDES[:1] if close else SIDES
-        self._expired: dict[str, int | None] = dict.fromkeys(SIDES)
-        self._row_bytes = {}
+        self._stored: tuple[Side, ...] = SIDES[1:] if close else SIDES  # whose rows are stored
+        self._probing: tuple[Side, ...] = SIDES[:1] if close else SIDES
+        self._expired: Sides[int | None] = dict.fromkeys(SIDES)
+        self._row_bytes: Sides[float] = {}
         long = generator.key_types["right"].bits == 128
         kind = _core.LongAggregateWindow if long else _core.AggregateWindow
-        self._windows: dict[str, Any] = {}
+        self._windows: Sides[Any] = {}
         low, high = spec.within or (0, 0)
         for side in self._stored:
             folds = plan.folds[side]
@@ -108,7 +107,7 @@ class AggregateEngine(Engine):
         first = {side: -(-spec.counts[side] // spec.partitions) if spec.counts else 1 << 14 for side in self._stored}
         self._reserve(first)
 
-    def _reserve(self, rows: dict[str, int]) -> None:
+    def _reserve(self, rows: Sides[int]) -> None:
         needed = int(sum(rows[side] * self._row_bytes[side] for side in self._stored))
         self._ticket = self._device.reserve(needed, "the windows", self._ticket)
         if not hasattr(self, "_finalizer"):
@@ -116,7 +115,7 @@ class AggregateEngine(Engine):
         self._reserved = rows
 
     def status(self) -> EngineStatus:
-        index: dict[str, dict[str, Any]] = {side: {} for side in SIDES}
+        index: Sides[dict[str, Any]] = {side: {} for side in SIDES}
         for side, window in self._windows.items():
             index[side] = {"runs": window.runs} | ({"prevailing": len(window.held())} if self._plan.prevailing else {})
         return EngineStatus(
@@ -131,11 +130,11 @@ class AggregateEngine(Engine):
         self.changed = False
         return call
 
-    def _make_room(self, new_rows: dict[str, int]) -> None:
+    def _make_room(self, new_rows: Sides[int]) -> None:
         counts = self.spec.counts
         if counts is not None and self.spec.partitions == 1:
             return
-        needed = {}
+        needed: Sides[int] = {}
         for side in self._stored:
             window = self._windows[side]
             limit, capacity = self._expired[side], self.spec.capacity
@@ -178,17 +177,17 @@ class AggregateEngine(Engine):
             self._spent["store"] += time.perf_counter() - started
         self._expire_counted(call.arrived)
 
-    def _put(self, side: str, batch: Batch) -> None:
+    def _put(self, side: Side, batch: Batch) -> None:
         self._stage(side, batch)
         self._windows[side].store()
 
-    def _max_rows(self, batches: dict[str, Batch]) -> int:
+    def _max_rows(self, batches: Sides[Batch]) -> int:
         if self.spec.within is None or self._close:
             return _STEP_ROWS
         mixed = any(len(b) and b.other_position[0] != b.other_position[-1] for b in batches.values())
         return _MIXED_ROWS if mixed else _STEP_ROWS
 
-    def _stage(self, side: str, batch: Batch) -> np.ndarray:
+    def _stage(self, side: Side, batch: Batch) -> np.ndarray:
         """Lets probes of the other side meet rows; the order of their keys."""
         started = time.perf_counter()
         order = _order(batch.keys, batch.times if self._plan.prevailing else None)
@@ -200,7 +199,7 @@ class AggregateEngine(Engine):
         self._spent["sort"] += time.perf_counter() - started
         return order
 
-    def _probe(self, side: str, batch: Batch, order: np.ndarray, staged: Batch | None) -> Aggregates:
+    def _probe(self, side: Side, batch: Batch, order: np.ndarray, staged: Batch | None) -> Aggregates:
         """What rows meet: in the other window, and of the other side's staged rows; None: there are none."""
         started = time.perf_counter()
         intervals = []
@@ -238,12 +237,12 @@ class AggregateEngine(Engine):
 
     # Expiry
 
-    def _expire_counted(self, arrived: dict[str, int]) -> None:
+    def _expire_counted(self, arrived: Sides[int]) -> None:
         if self.spec.counts is not None:
             for side in self._stored:
                 self._windows[side].expire(arrived[side] - self.spec.counts[side])
 
-    def expire(self, expiry: dict[str, int | None]) -> dict[str, Held]:
+    def expire(self, expiry: Sides[int | None]) -> Sides[Held]:
         for side in self._stored:
             limit = expiry[side]
             if limit is not None:
@@ -273,9 +272,7 @@ class PairAggregateEngine(Engine):
         The arrival numbers, int64, of the rows of a call that meet themselves too, from its batches.
     """
 
-    def __init__(
-        self, engine: Engine, plan: AggregatePlan, itself: Callable[[dict[str, Batch]], np.ndarray] | None = None
-    ):
+    def __init__(self, engine: Engine, plan: AggregatePlan, itself: Callable[[Sides[Batch]], np.ndarray] | None = None):
         self.spec = engine.spec
         self._itself = itself
         self.engine = engine
@@ -317,7 +314,7 @@ class PairAggregateEngine(Engine):
             for side in SIDES
         }
 
-        def add(side: str, probing: np.ndarray, stored: np.ndarray) -> None:
+        def add(side: Side, probing: np.ndarray, stored: np.ndarray) -> None:
             values = self._get(OTHER[side], stored)
             for total, asked in zip(totals[side], plan.probes(OTHER[side]), strict=True):
                 bounds, which = asked.window, asked.folds
@@ -352,7 +349,7 @@ class PairAggregateEngine(Engine):
             yield Aggregates(side, first[side] + np.arange(len(call.other_position[side])), counts, results)
         self._trim_counted(call.arrived)
 
-    def expire(self, expiry: dict[str, int | None]) -> dict[str, Held]:
+    def expire(self, expiry: Sides[int | None]) -> Sides[Held]:
         held = self.engine.expire(expiry)
         for side in SIDES:
             if expiry[side] is not None:
@@ -366,7 +363,7 @@ class PairAggregateEngine(Engine):
     def close(self) -> None:
         self.engine.close()
 
-    def _put(self, batches: dict[str, Batch]) -> None:
+    def _put(self, batches: Sides[Batch]) -> None:
         for side in SIDES:
             batch = batches[side]
             if side in self._times and len(batch):
@@ -376,7 +373,7 @@ class PairAggregateEngine(Engine):
                 for at, part in enumerate(kept):
                     part.put(batch.rows, values[:, at] if values.ndim == 2 else values)
 
-    def _inside(self, side: str, probing: np.ndarray, stored: np.ndarray, low: int, high: int) -> np.ndarray:
+    def _inside(self, side: Side, probing: np.ndarray, stored: np.ndarray, low: int, high: int) -> np.ndarray:
         """Which pairs lie in a window of right less left time."""
         least, greatest = reached_times(
             self._times[side].get(probing), *((low, high) if side == "left" else (-high, -low))
@@ -384,19 +381,19 @@ class PairAggregateEngine(Engine):
         times = self._times[OTHER[side]].get(stored)
         return (least <= times) & (times <= greatest)
 
-    def _get(self, side: str, rows: np.ndarray) -> list[np.ndarray]:
+    def _get(self, side: Side, rows: np.ndarray) -> list[np.ndarray]:
         out = []
         for kept in self._values[side]:
             parts = [part.get(rows) for part in kept]
             out.append(np.ascontiguousarray(parts[0] if len(parts) == 1 else np.stack(parts, axis=1).reshape(-1)))
         return out
 
-    def _trim_counted(self, arrived: dict[str, int]) -> None:
+    def _trim_counted(self, arrived: Sides[int]) -> None:
         if self.spec.counts is not None:
             for side in SIDES:
                 self._trim(side, arrived[side] - max(self.spec.counts.values()))
 
-    def _trim(self, side: str, oldest: int) -> None:
+    def _trim(self, side: Side, oldest: int) -> None:
         for part in [part for kept in self._values[side] for part in kept]:
             part.trim(oldest)
         if side in self._times:

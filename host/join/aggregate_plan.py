@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from muntin.host.sides import OTHER, Side, Sides
 from muntin.host.aggregates import Aggregate, Collect, Count, Kinds, OfRow, result_type, values
 from muntin.host.errors import KeyTypeError, SchemaError, SqlError, SumOverflowError, WindowError
 from muntin.host.join.condition import Filter, condition_columns, parts_of
@@ -23,8 +24,6 @@ from muntin.host.windows.time_axis import TimeAxis
 if TYPE_CHECKING:
     from muntin.host.join.engine import Batch
     from muntin.host.join.row_log import RowLog
-
-_OTHER = {"left": "right", "right": "left"}
 
 
 class Window(NamedTuple):
@@ -110,7 +109,7 @@ class _Tests(NamedTuple):
     tests: tuple[Filter, ...]
 
 
-def _tests(given: Any, side: str, schema: pa.Schema) -> _Tests:
+def _tests(given: Any, side: Side, schema: pa.Schema) -> _Tests:
     """Raises SqlError if rows of this side cannot be asked it; KeyTypeError, PredicateError."""
     if given is None:
         return _Tests((), ())
@@ -120,8 +119,8 @@ def _tests(given: Any, side: str, schema: pa.Schema) -> _Tests:
         none = pa.schema([])
         given = parse_condition(given, *((schema, none) if side == "left" else (none, schema)))
     columns = tuple(name for name, _ in condition_columns(given, side))
-    for other, _ in condition_columns(given, _OTHER[side]):
-        raise SqlError(f"a filter of rows of the {side} side names column {other!r} of the {_OTHER[side]} side")
+    for other, _ in condition_columns(given, OTHER[side]):
+        raise SqlError(f"a filter of rows of the {side} side names column {other!r} of the {OTHER[side]} side")
     for column in columns:
         if not has_column(schema, column):
             raise SqlError(f"the {side} side has no column {column!r} of a filter: it has {', '.join(schema.names)}")
@@ -131,7 +130,7 @@ def _tests(given: Any, side: str, schema: pa.Schema) -> _Tests:
     return _Tests(columns, tuple(Filter(part, {side: schema}) for part in parts))
 
 
-def columns_of(aggregate: Aggregate, side: str, schema: pa.Schema) -> tuple[str, ...]:
+def columns_of(aggregate: Aggregate, side: Side, schema: pa.Schema) -> tuple[str, ...]:
     """The columns of a side that an aggregate of its rows reads; none where it has not all of them."""
     if not all(has_column(schema, path) for path in aggregate.columns):
         return ()
@@ -178,20 +177,20 @@ class AggregatePlan:
     """
 
     def __init__(
-        self, aggregates: tuple[Aggregate, ...], schemas: dict[str, pa.Schema], windows: Sequence[Window | None], *,
+        self, aggregates: tuple[Aggregate, ...], schemas: Sides[pa.Schema], windows: Sequence[Window | None], *,
         apart: bool = False,
     ):  # fmt: skip
         self._apart = apart
         self._of = windows
         self.windows = [None, *sorted({window for window in windows if window is not None})]
         self.prevailing = any(window is not None and window.prevailing for window in windows)
-        self._found: dict[str, list[_Found]] = {side: [] for side in schemas}
+        self._found: Sides[list[_Found]] = {side: [] for side in schemas}
         self._aggregates = aggregates
         self._schemas = schemas
-        self._kept: dict[str, list[_Kept]] = {side: [] for side in schemas}
-        self._tests: dict[str, dict[Any, tuple[Filter, ...]]] = {side: {} for side in schemas}
-        self._kinds: list[dict[str, Kinds]] = []  # of the columns of each aggregate, by the sides that have them
-        self.logged: dict[str, set[str]] = {side: set() for side in schemas}
+        self._kept: Sides[list[_Kept]] = {side: [] for side in schemas}
+        self._tests: Sides[dict[Any, tuple[Filter, ...]]] = {side: {} for side in schemas}
+        self._kinds: list[Sides[Kinds]] = []  # of the columns of each aggregate, by the sides that have them
+        self.logged: Sides[set[str]] = {side: set() for side in schemas}
         self.fields: list[pa.Field] = []
         for aggregate, window in zip(aggregates, windows, strict=True):
             kinds = self._sides(aggregate)
@@ -216,7 +215,7 @@ class AggregatePlan:
                 if isinstance(aggregate, OfRow):
                     self.logged[side].add(root_column(schemas[side], str(aggregate.column)))
 
-    def _find(self, side: str, kept: _Kept, window: Window | None) -> None:
+    def _find(self, side: Side, kept: _Kept, window: Window | None) -> None:
         """Has probes bring what is kept, in a window."""
         wanted = [_Found(kept, window)]
         if self._apart and window is not None and window.prevailing:
@@ -227,20 +226,20 @@ class AggregatePlan:
         self._found[side] += [found for found in dict.fromkeys(wanted) if found not in self._found[side]]
 
     @property
-    def ranks(self) -> dict[str, list[int | None]]:
+    def ranks(self) -> Sides[list[int | None]]:
         """Of each of `found` that is of one row, before a window, which of them tells it."""
         return {
             side: [found.index(each._replace(kept=_NEWEST)) if each.earlier else None for each in found]
             for side, found in self._found.items()
         }
 
-    def _sides(self, aggregate: Aggregate) -> dict[str, Kinds]:
+    def _sides(self, aggregate: Aggregate) -> Sides[Kinds]:
         """The types of the columns of an aggregate, by the sides whose rows have all of them; one at least."""
         given = "; ".join(f"the {side} side has {', '.join(schema.names)}" for side, schema in self._schemas.items())
         for path in aggregate.columns:
             if not any(has_column(schema, path) for schema in self._schemas.values()):
                 raise SchemaError(f"there is no column {path!r}, of {aggregate.output!r}: {given}")
-        found: dict[str, Kinds] = {}
+        found: Sides[Kinds] = {}
         failed: SqlError | None = None
         for side, schema in self._schemas.items():
             if not all(has_column(schema, path) for path in aggregate.columns):
@@ -258,15 +257,15 @@ class AggregatePlan:
         return found
 
     @property
-    def folds(self) -> dict[str, list[str]]:
+    def folds(self) -> Sides[list[str]]:
         """What is kept of the rows of each side, as `muntin.host.join.folds.FOLDS` has it."""
         return {side: [values.CORE[each.fold] for each in kept] for side, kept in self._kept.items()}
 
     @property
-    def found(self) -> dict[str, list[str]]:
+    def found(self) -> Sides[list[str]]:
         return {side: [values.CORE[each.kept.fold] for each in found] for side, found in self._found.items()}
 
-    def probes(self, side: str) -> list[Probe]:
+    def probes(self, side: Side) -> list[Probe]:
         """What is asked of the rows of a side."""
         out = []
         for window, earlier in [(window, earlier) for window in self.windows for earlier in (False, True)]:
@@ -277,7 +276,7 @@ class AggregatePlan:
                 out.append(Probe(window, which, places, prevailing, not earlier))
         return out
 
-    def encode(self, side: str, table: pa.Table, batch: Batch, places: np.ndarray) -> tuple[np.ndarray, ...]:
+    def encode(self, side: Side, table: pa.Table, batch: Batch, places: np.ndarray) -> tuple[np.ndarray, ...]:
         """What is kept of rows of a side: an array for each fold, shape (n,), or (n, words).
 
         Parameters
@@ -338,7 +337,7 @@ class AggregatePlan:
                     ).of_rows(side, places[wrong])
         return tuple(out)
 
-    def columns(self, side: str, counts: np.ndarray, results: list[Any], log: RowLog | None) -> list[pa.ChunkedArray]:
+    def columns(self, side: Side, counts: np.ndarray, results: list[Any], log: RowLog | None) -> list[pa.ChunkedArray]:
         """The columns of the result for rows of one side.
 
         Parameters
@@ -352,7 +351,7 @@ class AggregatePlan:
         log : RowLog or None
             Of the other side's rows.
         """
-        other = _OTHER[side]
+        other = OTHER[side]
         held = dict(zip(self._found[other], results, strict=True))
         out = []
         given = zip(self._aggregates, self._kinds, self.fields, self._of, strict=True)
@@ -378,7 +377,7 @@ class AggregatePlan:
         merge, rows = FOLDS[values.CORE[found.kept.fold]].merge, np.arange(count)
         return parts[0] if len(parts) == 1 else merge(count, [rows, rows], parts)
 
-    def _taken(self, aggregate: Aggregate, side: str, chosen: Any, log: RowLog | None) -> pa.ChunkedArray:
+    def _taken(self, aggregate: Aggregate, side: Side, chosen: Any, log: RowLog | None) -> pa.ChunkedArray:
         """The values of rows by their numbers, NULL for those below 0; or lists of these."""
         assert log is not None
         name = root_column(self._schemas[side], str(aggregate.column))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
+from muntin.host.sides import OTHER, Side, Sides
 from muntin.host.errors import PredicateError
 from muntin.host.join.boundary_generator import CODE_TYPE, BoundaryGenerator
 from muntin.host.join.condition import Condition, Filter, both
@@ -54,7 +55,7 @@ class AsOfCondition(Condition):
             self.codes = ValueCodes([(*kind, False) for kind in kinds])
 
     def encode(
-        self, side: str, table: pa.Table, rows: np.ndarray
+        self, side: Side, table: pa.Table, rows: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray | None, tuple[np.ndarray, ...]]:
         passing = self._passing(side, table)
         columns = [column_of(table, name) for name in self._on.names(side)]
@@ -69,7 +70,7 @@ class AsOfCondition(Condition):
             self._zeros = np.zeros(len(table), np.int64)
         return self._zeros[: len(table)], passing, ()
 
-    def forget(self, oldest: dict[str, int]) -> None:
+    def forget(self, oldest: Sides[int]) -> None:
         pass  # rows of any age may be held: `keep` is told which words are
 
     def keep(self, words: np.ndarray) -> None:
@@ -128,11 +129,11 @@ class AsOfAxis(Axis):
             length = self._length(on.tolerance, "tolerance")
             self.tolerance = None if length >= 1 << 64 else saturated(length)
 
-    def expiry(self, tracker: WatermarkTracker | None) -> dict[str, int | None]:
+    def expiry(self, tracker: WatermarkTracker | None) -> Sides[int | None]:
         """For rows of a side: the time that all rows of the other side to come are past."""
-        limits: dict[str, int | None] = {"left": None, "right": None}
+        limits: Sides[int | None] = {"left": None, "right": None}
         if tracker is not None and (reached := tracker.in_force) is not None:
-            for side, other in (("left", "right"), ("right", "left")):
+            for side, other in OTHER.items():
                 if other in self._delays:
                     limits[side] = limit_of_times(reached)
         return limits

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from muntin.host.sides import SIDES, Side, Sides
 from muntin.host.join.as_of_condition import AsOfAxis, AsOfCondition
 from muntin.host.join.engine import (
-    SIDES,
     Call,
     Engine,
     EngineSpec,
@@ -33,7 +33,7 @@ from muntin.host.join.row_log import RowLog
 from muntin.host.join.sequencer import SequencedCall
 from muntin.host.native import _core
 from muntin.host.predicates import AsOf
-from muntin.host.spec import JoinSpec
+from muntin.host.spec import JoinSpec, OutputColumn
 
 if TYPE_CHECKING:
     from muntin.host.memory import Memory
@@ -106,7 +106,7 @@ class AsOfEngine(Engine):
         on: AsOf,
         axis: AsOfAxis,
         condition: AsOfCondition,
-        logs: dict[str, SlotLog],
+        logs: Sides[SlotLog],
         first_row: int,
         *,
         unmatched: bool,
@@ -121,7 +121,7 @@ class AsOfEngine(Engine):
         limit |= {"exact": on.exact, "floats": axis.floats, "grouped": bool(on.by), "scan": scan}
         self._states = [_core.AsOf(on.direction, **limit) for _ in range(partitions)]
         self._grouped = bool(on.by)
-        self._new: dict[str, list[Rows]] = {side: [_NO_ROWS[self._grouped]] * partitions for side in SIDES}
+        self._new: Sides[list[Rows]] = {side: [_NO_ROWS[self._grouped]] * partitions for side in SIDES}
         self._pool = ThreadPoolExecutor(partitions, "muntin-partition", _core.numpy_memory) if partitions > 1 else None
         self._given = [dict.fromkeys(SIDES, 0) for _ in self._states]  # rows of each part
         self._came = dict.fromkeys(SIDES, 0)  # rows of the newest call
@@ -134,7 +134,7 @@ class AsOfEngine(Engine):
         self._since = dict.fromkeys(SIDES, first_row)
         self._arrived = dict.fromkeys(SIDES, first_row)
 
-    def begin(self, arrived: dict[str, int]) -> None:
+    def begin(self, arrived: Sides[int]) -> None:
         """Says the arrival number of the first row of each side, before any comes."""
         self._since, self._arrived = dict(arrived), dict(arrived)
 
@@ -158,7 +158,7 @@ class AsOfEngine(Engine):
             report=report,
         )
 
-    def _stored_rows(self, side: str) -> int:
+    def _stored_rows(self, side: Side) -> int:
         return sum(state.rows(side == "right") for state in self._states)
 
     def _each(self, work: Callable[..., Any], *given: Sequence[Any]) -> list[Any]:
@@ -166,7 +166,7 @@ class AsOfEngine(Engine):
         mapping = map if self._pool is None else self._pool.map
         return list(mapping(work, self._states, *given))
 
-    def _oldest_row(self, side: str) -> int | None:
+    def _oldest_row(self, side: Side) -> int | None:
         """A row before which none is held."""
         first = self._first[side]
         if first < len(self._kept[side]):
@@ -202,11 +202,11 @@ class AsOfEngine(Engine):
         if call.want is not Want.NOTHING:
             yield found
 
-    def slots(self, side: str, rows: np.ndarray) -> np.ndarray:
+    def slots(self, side: Side, rows: np.ndarray) -> np.ndarray:
         """The slots of rows that have arrived since any were kept."""
         return rows + (len(self._kept[side]) - self._since[side])
 
-    def rows(self, side: str, slots: np.ndarray) -> np.ndarray:
+    def rows(self, side: Side, slots: np.ndarray) -> np.ndarray:
         """The arrival numbers of slots; -1 for -1."""
         kept = self._kept[side]
         rows = slots + (self._since[side] - len(kept))
@@ -214,7 +214,7 @@ class AsOfEngine(Engine):
         rows[old] = np.append(kept, -1)[slots[old]]  # -1 is the last of them
         return rows
 
-    def _answered(self, limits: dict[str, int | None], *, everything: bool) -> OrderedPairs:
+    def _answered(self, limits: Sides[int | None], *, everything: bool) -> OrderedPairs:
         """Joins the rows that were taken.
 
         Parameters
@@ -242,7 +242,7 @@ class AsOfEngine(Engine):
         self._spent["probe"] += time.perf_counter() - started
         return OrderedPairs(left, right)
 
-    def expire(self, expiry: dict[str, int | None]) -> dict[str, Held]:
+    def expire(self, expiry: Sides[int | None]) -> Sides[Held]:
         """Gives back what rows that `run` has forgotten took."""
         started = time.perf_counter()
         for side in SIDES:
@@ -261,11 +261,11 @@ class AsOfEngine(Engine):
         self._spent["expire"] += time.perf_counter() - started
         return {side: Held(self._oldest_row(side)) for side in SIDES}
 
-    def _slots(self, side: str) -> int:
+    def _slots(self, side: Side) -> int:
         """How many slots there are."""
         return len(self._kept[side]) + self._arrived[side] - self._since[side] - self._first[side]
 
-    def _keep(self, side: str, end: int) -> None:
+    def _keep(self, side: Side, end: int) -> None:
         """Forgets the slots before `end`, which is past all, whose rows are not held."""
         first, right = self._first[side], side == "right"
         held = np.sort(np.concatenate(self._each(lambda state: state.slots(right, first, end))))
@@ -296,22 +296,22 @@ class AsOfMaterializer(Materializer):
     """
 
     def __init__(
-        self, spec: JoinSpec, schema: pa.Schema, columns: list[tuple[str, str, str]], engine: AsOfEngine,
-        logs: dict[str, SlotLog], memory: Memory,
+        self, spec: JoinSpec, schema: pa.Schema, columns: list[OutputColumn], engine: AsOfEngine,
+        logs: Sides[SlotLog], memory: Memory,
     ):  # fmt: skip
         super().__init__(spec, schema, columns, {**logs}, dict.fromkeys(SIDES, 0), memory)
         self.bits = {}  # which rows wait is known to the engine
         self._engine = engine
         self._alone: list[np.ndarray] = []  # left slots that have matched nothing
 
-    def load(self, call: SequencedCall, matched: dict[str, np.ndarray]) -> None:
+    def load(self, call: SequencedCall, matched: Sides[np.ndarray]) -> None:
         """Does nothing: what waits is the engine's."""
 
     def chosen(
         self, group: list[Pairs | OrderedPairs], call: SequencedCall | None
-    ) -> tuple[dict[str, list[np.ndarray]], int]:
+    ) -> tuple[Sides[list[np.ndarray]], int]:
         """The slots of the pairs, in the order of arrival of left rows; and how many there are."""
-        parts: dict[str, list[np.ndarray]] = {side: [] for side in SIDES}
+        parts: Sides[list[np.ndarray]] = {side: [] for side in SIDES}
         for answered in group:
             assert isinstance(answered, OrderedPairs)
             left, right = answered.left, answered.right
@@ -323,7 +323,7 @@ class AsOfMaterializer(Materializer):
             parts["right"].append(right)
         return parts, sum(map(len, parts["left"]))
 
-    def unmatched(self, call: SequencedCall | None) -> dict[str, np.ndarray]:
+    def unmatched(self, call: SequencedCall | None) -> Sides[np.ndarray]:
         """The slots of left rows that were answered by none, or can match nothing, and -1 for right ones."""
         alone, self._alone = self._alone, []
         if self._spec.how != "left":
@@ -340,7 +340,7 @@ class AsOfMaterializer(Materializer):
             parts[side].append(more)
         return self.whole_table(parts), matches
 
-    def table(self, parts: dict[str, list[np.ndarray]]) -> pa.Table:
+    def table(self, parts: Sides[list[np.ndarray]]) -> pa.Table:
         """See `Materializer`."""
         if self.form == "pairs":
             parts = {side: [self._engine.rows(side, slots) for slots in of] for side, of in parts.items()}

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from muntin.host.sides import SIDES, Side, Sides
 from muntin.host.errors import PredicateError
 from muntin.host.keys.durations import nanoseconds
 from muntin.host.keys.float_order import decode_float, encode_float
@@ -82,7 +83,7 @@ class BoundaryGenerator:
     """
 
     def __init__(self, predicate: Predicate, left: KeyType, right: KeyType):
-        self.key_types = {"left": left, "right": right}
+        self.key_types: Sides[KeyType] = {"left": left, "right": right}
         self.one_column = predicate.left == predicate.right
         self._floating = left.family is Family.FLOAT
         columns = f"{predicate.left!r} and {predicate.right!r}"
@@ -93,7 +94,7 @@ class BoundaryGenerator:
             bands = [_integer_band(p, 1 / self._unit, left.family, columns) for p in predicate.pieces()]
             self._integer_bands = _merge_integer(bands)
 
-    def bounds(self, side: str, keys: np.ndarray) -> list[Bounds]:
+    def bounds(self, side: Side, keys: np.ndarray) -> list[Bounds]:
         """Bounds for rows of one side that probe the other.
 
         Parameters
@@ -130,7 +131,7 @@ class BoundaryGenerator:
                 pairs.append(self._integer_ends(keys, probe, target, low, high))
         return [_kept(lower, upper, target) for lower, upper in pairs]
 
-    def row_bounds(self, side: str, keys: np.ndarray, dtype: np.dtype[Any]) -> list[tuple[np.ndarray, np.ndarray]]:
+    def row_bounds(self, side: Side, keys: np.ndarray, dtype: np.dtype[Any]) -> list[tuple[np.ndarray, np.ndarray]]:
         """As `bounds`, for keys in any order: lower and upper bounds of each, lower above upper where it has none."""
         found = []
         order = np.argsort(keys, kind="stable")
@@ -279,13 +280,13 @@ class CompositeGenerator(BoundaryGenerator):
         """The codes in composite keys; int64, shape (n,)."""
         return keys >> _SLOT_BITS
 
-    def row_bounds(self, side: str, keys: np.ndarray, dtype: np.dtype[Any]) -> list[tuple[np.ndarray, np.ndarray]]:
+    def row_bounds(self, side: Side, keys: np.ndarray, dtype: np.dtype[Any]) -> list[tuple[np.ndarray, np.ndarray]]:
         values = self._values(keys).astype(self.values.key_types[side].dtype)
         codes = self.codes(keys)
         found = self.values.row_bounds(side, values, CODE_TYPE.dtype)
         return [(self.keys(codes, lower), self.keys(codes, upper)) for lower, upper in found]
 
-    def bounds(self, side: str, keys: np.ndarray) -> list[Bounds]:
+    def bounds(self, side: Side, keys: np.ndarray) -> list[Bounds]:
         if not len(keys):
             return []
         if self._bands is not None and self._key_type is CODE_TYPE:
@@ -300,7 +301,7 @@ class CompositeGenerator(BoundaryGenerator):
 
     def matches(self, left: np.ndarray, right: np.ndarray) -> np.ndarray:
         kinds = self.values.key_types
-        values = (self._values(keys).astype(kinds[side].dtype) for side, keys in (("left", left), ("right", right)))
+        values = (self._values(keys).astype(kinds[side].dtype) for side, keys in zip(SIDES, (left, right), strict=True))
         return (self.codes(left) == self.codes(right)) & self.values.matches(*values)
 
     def constant_bands(self) -> list[tuple[int | None, int | None]] | None:

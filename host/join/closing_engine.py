@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from muntin.host.sides import Sides
 from muntin.host.join.boundary_generator import BoundaryGenerator
 from muntin.host.join.engine import Batch, Call, Engine, EngineStatus, Found, Held, Want, beyond_capacity
 from muntin.host.windows.time_axis import limit_of_times
@@ -66,7 +67,7 @@ class ClosingEngine(Engine):
             probes = _of_sides(call, left, call.batches["right"].take(slice(0, 0)), call.want)
             yield from self._engine.run(self._engine.admit(probes))
 
-    def expire(self, expiry: dict[str, int | None]) -> dict[str, Held]:
+    def expire(self, expiry: Sides[int | None]) -> Sides[Held]:
         limit = expiry["right"]
         if limit is not None and self.spec.within is not None:
             limit = self._waiting.expiry(limit, self.spec.within[0])
@@ -86,7 +87,7 @@ class ClosingEngine(Engine):
 
 def _of_sides(call: Call, left: Batch, right: Batch, want: Want = Want.NOTHING) -> Call:
     """A call of these rows, for an engine that gives its results at once."""
-    batches = {"left": left, "right": right}
+    batches: Sides[Batch] = {"left": left, "right": right}
     return Call(batches=batches, other_position=call.other_position, arrived=call.arrived, want=want)
 
 

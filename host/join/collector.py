@@ -7,8 +7,8 @@ import time
 
 import pyarrow as pa
 
+from muntin.host.sides import SIDES, Sides
 from muntin.host.errors import WindowError
-from muntin.host.join.engine import SIDES
 from muntin.host.keys.constants import whole_number
 from muntin.host.keys.durations import nanoseconds
 
@@ -50,11 +50,11 @@ class Collector:
         if self._delay is not None and self._delay < 0:
             raise WindowError(f"max_delay must not be negative, as {max_delay!r} is")
         self._since = 0
-        self._waiting: dict[str, list[pa.Table]] = {side: [] for side in SIDES}
+        self._waiting: Sides[list[pa.Table]] = {side: [] for side in SIDES}
         self.pushes: list[tuple[int, int]] = []
         self.tags: list[bytes | None] = []
 
-    def add(self, tables: dict[str, pa.Table], tag: bytes | None = None) -> None:
+    def add(self, tables: Sides[pa.Table], tag: bytes | None = None) -> None:
         """Puts rows of one push behind those that wait."""
         counts = len(tables["left"]), len(tables["right"])
         if any(counts) or tag is not None:
@@ -82,7 +82,7 @@ class Collector:
             return 0.0
         return None if self._delay is None else max(self._since + self._delay - time.monotonic_ns(), 0) / 1e9
 
-    def waiting(self) -> dict[str, pa.Table | None]:
+    def waiting(self) -> Sides[pa.Table | None]:
         """The rows of each side that wait, None for none."""
         return {side: pa.concat_tables(tables) if tables else None for side, tables in self._waiting.items()}
 

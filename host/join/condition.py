@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from muntin.host.sides import Side, Sides
 from muntin.host.errors import KeyTypeError, PredicateError
 from muntin.host.join.boundary_generator import CODE_TYPE, BoundaryGenerator, CompositeGenerator, LongCompositeGenerator
 from muntin.host.join.value_codes import ValueCodes, comparable_type, comparable_values, has_codes
@@ -78,7 +79,7 @@ class Condition:
 
     def __init__(self, on: Predicate | AllOf | Where, left: pa.Schema, right: pa.Schema, key_bits: int = 64):
         parts = parts_of(on)
-        self._schemas = {"left": left, "right": right}
+        self._schemas: Sides[pa.Schema] = {"left": left, "right": right}
         pairs = [part for part in parts if isinstance(part, Predicate) and not one_sided(part)]
         self._filters = [Filter(part, self._schemas) for part in parts if one_sided(part)]
         # A union with `<=>` is an equality of whether the values are NULL, and a union in which NULL stands as 0.
@@ -159,7 +160,7 @@ class Condition:
         return self.codes is None and self._driver is not None and self._driver not in self._unequal
 
     def encode(
-        self, side: str, table: pa.Table, rows: np.ndarray
+        self, side: Side, table: pa.Table, rows: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray | None, tuple[np.ndarray, ...]]:
         """The keys of some rows.
 
@@ -210,7 +211,7 @@ class Condition:
             keys = self.generator.keys(keys, values)
         return keys, valid, tuple(others)
 
-    def _passing(self, side: str, table: pa.Table) -> np.ndarray | None:
+    def _passing(self, side: Side, table: pa.Table) -> np.ndarray | None:
         """Which rows satisfy every part about their side alone; bool, shape (n,); None where there is no such part."""
         valid: np.ndarray | None = None
         for test in self._filters:
@@ -219,7 +220,7 @@ class Condition:
         return valid
 
     def _encoded(
-        self, side: str, table: pa.Table, rows: np.ndarray, part: Predicate, kind: KeyType
+        self, side: Side, table: pa.Table, rows: np.ndarray, part: Predicate, kind: KeyType
     ) -> tuple[np.ndarray, np.ndarray | None]:
         name = getattr(part, side)
         column = column_of(table, name)
@@ -247,7 +248,7 @@ class Condition:
         """Whether every interval that a driving key may meet has two ends."""
         return bool(self._equal) or (self._driver is not None and _open_ends(self._driver) == 0)
 
-    def equality_hashes(self, side: str, keys: np.ndarray) -> np.ndarray:
+    def equality_hashes(self, side: Side, keys: np.ndarray) -> np.ndarray:
         """For driving keys, shape (n,), numbers, uint64, that are the same for rows whose columns compared for equality
         are equal."""
         if self._value is not None:
@@ -261,7 +262,7 @@ class Condition:
         # Modulo 2**64: what is equal stays so.
         return (keys.astype(np.int64).view(np.uint64) + np.uint64(kind.offset % 2**64)) * np.uint64(scale % 2**64)
 
-    def forget(self, oldest: dict[str, int]) -> None:
+    def forget(self, oldest: Sides[int]) -> None:
         """Lets go of what is known of rows before these arrival numbers."""
         for codes in (self.codes, *self._unequal.values()):
             if codes is not None:
@@ -304,7 +305,7 @@ class Condition:
         return [f"row test:  {in_words(test.part)}" for test in self._filters]
 
 
-def check_side(on: Predicate | AllOf | AsOf | Where, side: str, schema: pa.Schema) -> None:
+def check_side(on: Predicate | AllOf | AsOf | Where, side: Side, schema: pa.Schema) -> None:
     """Checks the types of the columns of one side, which are there. Raises KeyTypeError, PredicateError."""
     if isinstance(on, AsOf):
         for name in on.names(side):
@@ -323,7 +324,7 @@ def check_side(on: Predicate | AllOf | AsOf | Where, side: str, schema: pa.Schem
         key_type(kind, name)
 
 
-def condition_columns(on: Predicate | AllOf | AsOf | Where, side: str) -> list[tuple[str, Predicate | AsOf | Where]]:
+def condition_columns(on: Predicate | AllOf | AsOf | Where, side: Side) -> list[tuple[str, Predicate | AsOf | Where]]:
     """The columns of one side that a condition names, with the part that does."""
     found: list[tuple[str, Predicate | AsOf | Where]] = []
     if isinstance(on, AsOf):
@@ -389,7 +390,7 @@ def both(a: np.ndarray | None, b: np.ndarray | None) -> np.ndarray | None:
 class Filter:
     """A part that does not compare the sides: about one of them, or one that no row of either satisfies."""
 
-    def __init__(self, part: Predicate | Where, schemas: dict[str, pa.Schema]):
+    def __init__(self, part: Predicate | Where, schemas: Sides[pa.Schema]):
         self.part = part
         self.sides = _sides(part)
         tests = _wheres(part)

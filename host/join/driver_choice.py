@@ -8,9 +8,10 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
+from muntin.host.sides import OTHER, SIDES, Side, Sides
 from muntin.host.errors import CapacityError, UnsupportedError
 from muntin.host.join.boundary_generator import BoundaryGenerator
-from muntin.host.join.engine import OTHER, SIDES, Batch, Call, Engine, EngineStatus, Found, Held, Want
+from muntin.host.join.engine import Batch, Call, Engine, EngineStatus, Found, Held, Want
 from muntin.host.join.residual import ResidualPart, RowColumn, TimeWindow
 from muntin.host.join.residual_engine import ResidualEngine
 
@@ -59,7 +60,7 @@ class ChoosingEngine(ResidualEngine):
             self._present["right"] = self._present["left"]
         within = self.spec.within
         self._window = None if within is None else TimeWindow(*within, shared=shared)
-        self._limits: dict[str, int | None] = dict.fromkeys(SIDES)
+        self._limits: Sides[int | None] = dict.fromkeys(SIDES)
         self._arrived, self._sampled = dict.fromkeys(SIDES, 0), dict.fromkeys(SIDES, 0)
         self._calls, self._next, self._gap, self._hold = 0, _FIRST_GAP, _FIRST_GAP, 2 * _FIRST_GAP
         self._drawn, self._hits = 0.0, np.zeros(len(parts))
@@ -95,7 +96,7 @@ class ChoosingEngine(ResidualEngine):
         self._consider()
         self._choice_seconds += time.perf_counter() - start
 
-    def expire(self, expiry: dict[str, int | None]) -> dict[str, Held]:
+    def expire(self, expiry: Sides[int | None]) -> Sides[Held]:
         self._limits = dict(expiry)
         return super().expire(expiry)
 
@@ -126,7 +127,7 @@ class ChoosingEngine(ResidualEngine):
 
     # Rows
 
-    def _turned(self, batches: dict[str, Batch]) -> dict[str, Batch]:
+    def _turned(self, batches: Sides[Batch]) -> Sides[Batch]:
         """Batches whose keys are the driver's, and whose others those of all parts."""
         turned = {}
         for side, batch in batches.items():
@@ -135,7 +136,7 @@ class ChoosingEngine(ResidualEngine):
             turned[side] = dataclasses.replace(batch, keys=columns[self.driver], others=columns, order=order)
         return turned
 
-    def _put(self, batches: dict[str, Batch]) -> None:
+    def _put(self, batches: Sides[Batch]) -> None:
         for side in self._stored:
             batch = batches[side]
             if not len(batch):
@@ -146,14 +147,14 @@ class ChoosingEngine(ResidualEngine):
             if self._window is not None:
                 self._window.put(side, batch)
 
-    def _trim(self, side: str, oldest: int) -> None:
+    def _trim(self, side: Side, oldest: int) -> None:
         for part in self._parts:
             part.trim(side, oldest)
         self._present[side].trim(oldest)
         if self._window is not None:
             self._window.trim(side, oldest)
 
-    def _span(self, side: str) -> tuple[int, int]:
+    def _span(self, side: Side) -> tuple[int, int]:
         """The first row of a side in its window that may be there, and one past the last."""
         column, counts = self._present[side], self.spec.counts
         if counts is None:
@@ -161,7 +162,7 @@ class ChoosingEngine(ResidualEngine):
         most = max(counts.values()) if len(self._stored) == 1 else counts[side]
         return max(column.start, self._arrived[side] - most), column.end
 
-    def _rows(self, side: str, driver: int) -> Batch:
+    def _rows(self, side: Side, driver: int) -> Batch:
         """The rows of a side that later ones may meet, with the keys of a part."""
         first, end = self._span(side)
         numbers = np.arange(first, max(end, first))

@@ -8,19 +8,19 @@ import enum
 import functools
 from collections.abc import Iterator
 from fractions import Fraction
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
+from muntin.host.sides import SIDES, Side, Sides
 from muntin.host.engines import EngineKind, Steps
 from muntin.host.errors import CapacityError, ResultTooLargeError
 from muntin.host.join.boundary_generator import BoundaryGenerator
 from muntin.host.keys.key_type import LONG
 
-SIDES = ("left", "right")
-OTHER = {"left": "right", "right": "left"}
 PAIR_BYTES = 16  # of two arrival numbers
 _NONE = np.zeros(0, np.int64)
+_K = TypeVar("_K")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,7 +58,7 @@ class EngineSpec:
         Of so many engines with a share of the rows each: memory is set aside as rows come.
     """
 
-    counts: dict[str, int] | None
+    counts: Sides[int] | None
     within: tuple[int, int] | None
     delay: int = 0
     capacity: int | None = None
@@ -72,7 +72,7 @@ class EngineSpec:
     partitions: int = 1
 
 
-def beyond_capacity(side: str, rows: int, capacity: int) -> CapacityError:
+def beyond_capacity(side: Side, rows: int, capacity: int) -> CapacityError:
     """The error of a time window that would hold more rows than declared."""
     return CapacityError(
         f"the {side} window would hold {rows} rows, above the declared capacity of {capacity}: "
@@ -222,21 +222,21 @@ class Call:
         can. None: any number, without punctuation.
     """
 
-    batches: dict[str, Batch]
-    other_position: dict[str, np.ndarray]
-    arrived: dict[str, int]
+    batches: Sides[Batch]
+    other_position: Sides[np.ndarray]
+    arrived: Sides[int]
     want: Want = Want.PAIRS
-    expiry: dict[str, int | None] = dataclasses.field(default_factory=lambda: dict.fromkeys(SIDES))
+    expiry: Sides[int | None] = dataclasses.field(default_factory=lambda: dict.fromkeys(SIDES))
     ended: bool = False
     max_pairs: int | None = None
 
     @functools.cached_property
-    def first(self) -> dict[str, int]:
+    def first(self) -> Sides[int]:
         """The arrival number of the first row of each stream in the call."""
         return {side: self.arrived[side] - len(self.other_position[side]) for side in SIDES}
 
     @property
-    def new_rows(self) -> dict[str, int]:
+    def new_rows(self) -> Sides[int]:
         """How many rows of each side are to be stored."""
         return {
             side: len(b) if b.stores is None else int(np.count_nonzero(b.stores)) for side, b in self.batches.items()
@@ -260,7 +260,7 @@ class Pairs:
         Arrival numbers within their streams.
     """
 
-    side: str
+    side: Side
     probing: np.ndarray
     stored: np.ndarray
 
@@ -305,7 +305,7 @@ class Counts:
     counts : ndarray of int64, shape (m,)
     """
 
-    side: str
+    side: Side
     probing: np.ndarray
     counts: np.ndarray
 
@@ -324,7 +324,7 @@ class Ranges:
         All rows of the run but these are meant.
     """
 
-    side: str
+    side: Side
     found: np.ndarray
     complement: bool
 
@@ -344,7 +344,7 @@ class Aggregates:
         For each fold of the other side, as the core gives it.
     """
 
-    side: str
+    side: Side
     probing: np.ndarray
     counts: np.ndarray
     results: list[np.ndarray]
@@ -425,12 +425,12 @@ class EngineStatus:
         What the engine tells of itself, by name; as `index`.
     """
 
-    stored: dict[str, int]
+    stored: Sides[int]
     device_bytes: int = 0
     seconds: dict[str, float] = dataclasses.field(default_factory=dict)
     probed_runs: int = 0
-    waiting: dict[str, int] = dataclasses.field(default_factory=dict)
-    index: dict[str, dict[str, Any]] = dataclasses.field(default_factory=lambda: {side: {} for side in SIDES})
+    waiting: Sides[int] = dataclasses.field(default_factory=dict)
+    index: Sides[dict[str, Any]] = dataclasses.field(default_factory=lambda: {side: {} for side in SIDES})
     report: dict[str, Any] = dataclasses.field(default_factory=dict)
 
     def __add__(self, other: EngineStatus) -> EngineStatus:
@@ -445,7 +445,7 @@ class EngineStatus:
         )
 
 
-def _sums(a: dict[str, Any], b: dict[str, Any]) -> dict[str, Any]:
+def _sums(a: dict[_K, Any], b: dict[_K, Any]) -> dict[_K, Any]:
     return {name: a.get(name, 0) + b.get(name, 0) for name in {**a, **b}}
 
 
@@ -489,7 +489,7 @@ class Engine(abc.ABC):
         """
 
     @abc.abstractmethod
-    def expire(self, expiry: dict[str, int | None]) -> dict[str, Held]:
+    def expire(self, expiry: Sides[int | None]) -> Sides[Held]:
         """Of a time window, drops the rows up to a time of 64 bits (None: none), or some of them: whole runs, or the
         oldest. What is held then."""
 

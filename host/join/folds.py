@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from muntin.host.sides import Side
 from muntin.host.join.engine import Aggregates
 
 _INT64 = np.iinfo(np.int64)
@@ -42,7 +43,7 @@ class Fold:
 
 
 def merged_aggregates(
-    side: str, parts: Sequence[Aggregates], folds: Sequence[str], rows: np.ndarray | None = None,
+    side: Side, parts: Sequence[Aggregates], folds: Sequence[str], rows: np.ndarray | None = None,
     ranks: Sequence[int | None] | None = None,
 ) -> Aggregates:  # fmt: skip
     """Partial aggregates of rows of one side, each of other rows that they have met, as one.

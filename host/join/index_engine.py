@@ -8,12 +8,11 @@ from contextlib import contextmanager
 
 import numpy as np
 
+from muntin.host.sides import OTHER, SIDES, Side, Sides
 from muntin.host.errors import CapacityError
 from muntin.host.index.window_index import Extent, Probes, WindowIndex
 from muntin.host.join.boundary_generator import BoundaryGenerator
 from muntin.host.join.engine import (
-    OTHER,
-    SIDES,
     Batch,
     Call,
     Counts,
@@ -64,13 +63,13 @@ class IndexEngine(Engine):
         self,
         spec: EngineSpec,
         generator: BoundaryGenerator,
-        open_window: Callable[[str, int | None, int], WindowIndex],
+        open_window: Callable[[Side, int | None, int], WindowIndex],
         residuals: Sequence[Residual] = (),
     ):
         self.spec = spec
         self._seconds = {"bounds": 0.0, "residual": 0.0}
         self._generator = generator
-        self._counts: dict[str, int | None] = dict.fromkeys(SIDES) if spec.counts is None else {**spec.counts}
+        self._counts: Sides[int | None] = dict.fromkeys(SIDES) if spec.counts is None else {**spec.counts}
         self._step_rows = MAX_STEP_ROWS
         if spec.counts is not None:
             self._step_rows = min(max(min(spec.counts.values()) // 8, MIN_STEP_ROWS), MAX_STEP_ROWS)
@@ -78,7 +77,7 @@ class IndexEngine(Engine):
         self._residuals = list(residuals)
         if spec.within is not None:
             self._residuals.insert(0, TimeWindow(*spec.within, shared=self._shared))
-        self._windows: dict[str, WindowIndex] = {}
+        self._windows: Sides[WindowIndex] = {}
         try:
             if self._shared:
                 most = None if spec.counts is None else max(spec.counts.values())
@@ -133,7 +132,7 @@ class IndexEngine(Engine):
         for side in self._stored:
             self._settle(side, call.arrived[side])
 
-    def expire(self, expiry: dict[str, int | None]) -> dict[str, Held]:
+    def expire(self, expiry: Sides[int | None]) -> Sides[Held]:
         # What one window holds for both roles goes when it is useless in both.
         limits = [expiry[side] for side in SIDES]
         for at, side in enumerate(self._stored):
@@ -154,9 +153,9 @@ class IndexEngine(Engine):
 
     # One call
 
-    def _insert(self, batches: dict[str, Batch]) -> dict[str, list[Batch]]:
+    def _insert(self, batches: Sides[Batch]) -> Sides[list[Batch]]:
         """Stores a step; the rows that probe in the order of their keys, in parts."""
-        parts: dict[str, list[Batch]] = {}
+        parts: Sides[list[Batch]] = {}
         for side in self._stored:
             batch = batches[side]
             parts[side] = []
@@ -183,7 +182,7 @@ class IndexEngine(Engine):
                 assert isinstance(found, Counts)
                 counts[found.side][np.searchsorted(batches[found.side].rows, found.probing)] += found.counts
             for group in cut_pairs(call, counts, call.max_pairs):
-                some: dict[str, list[Batch]] = {}
+                some: Sides[list[Batch]] = {}
                 for side in SIDES:
                     first, last = (int(rows[at]) if len(rows := group.batches[side].rows) else -1 for at in (0, -1))
                     within = [np.flatnonzero((part.rows >= first) & (part.rows <= last)) for part in parts[side]]
@@ -194,21 +193,21 @@ class IndexEngine(Engine):
             if len(batches[side]):
                 self._settle(side, int(batches[side].rows[-1]) + 1)
 
-    def _probes(self, parts: dict[str, list[Batch]], *, counting: bool) -> Iterator[Pairs | Counts]:
+    def _probes(self, parts: Sides[list[Batch]], *, counting: bool) -> Iterator[Pairs | Counts]:
         """Pairs of the rows of each side, which are in the order of their keys in each part."""
         for side in SIDES:
             for part in parts[side]:
                 for start in range(0, len(part), PROBE_ROWS):
                     yield from self._probe(side, part.take(slice(start, start + PROBE_ROWS)), counting)
 
-    def _settle(self, side: str, arrived: int) -> None:
+    def _settle(self, side: Side, arrived: int) -> None:
         window = self._windows[side]
         if self.spec.counts is not None:
             count = max(self.spec.counts.values()) if self._shared else self.spec.counts[side]
             window.expire_rows(arrived - count)
         window.settle()
 
-    def _probe(self, side: str, batch: Batch, counting: bool) -> Iterator[Pairs | Counts]:
+    def _probe(self, side: Side, batch: Batch, counting: bool) -> Iterator[Pairs | Counts]:
         """Pairs of some rows, in the order of their keys, with the other window."""
         window = self._windows[OTHER[side]]
         extent = Extent.of(batch)

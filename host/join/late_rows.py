@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from muntin.host.sides import Side, Sides
 from muntin.host.errors import SchemaError, UnsupportedError
 from muntin.host.join.kept_types import returned
 from muntin.host.join.row_log import empty_table, picked
@@ -19,7 +20,7 @@ LATE = "_late"
 """The column of a result that holds late rows too: the side of these, NULL in all others."""
 
 
-def late_rows(call: SequencedCall | None, schemas: Mapping[str, pa.Schema]) -> dict[str, pa.Table]:
+def late_rows(call: SequencedCall | None, schemas: Mapping[Side, pa.Schema]) -> Sides[pa.Table]:
     """The late rows of a call in the order of their arrival, by side, with these columns; of no call, none."""
     return {
         side: empty_table(schema)
@@ -73,7 +74,7 @@ def marked_schema(spec: JoinSpec, left: pa.Schema, right: pa.Schema) -> pa.Schem
     return pa.schema([*(field.with_nullable(True) for field in schema), pa.field(LATE, pa.string())])
 
 
-def marked_rows(spec: JoinSpec, late: Mapping[str, pa.Table], schema: pa.Schema) -> Iterator[pa.Table]:
+def marked_rows(spec: JoinSpec, late: Mapping[Side, pa.Table], schema: pa.Schema) -> Iterator[pa.Table]:
     """Late rows by side, whose columns are those of the sides, as `marked_schema` has them."""
     left = late["left"].schema
     for side, rows in late.items():

@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from muntin.host.sides import OTHER, SIDES, Side, Sides
 from muntin.host.errors import ResultTooLargeError
 from muntin.host.join import kept_types
 from muntin.host.join.aggregate_plan import AggregatePlan
 from muntin.host.join.engine import (
-    OTHER,
     PAIR_BYTES,
-    SIDES,
     Aggregates,
     Counts,
     Found,
@@ -31,7 +30,7 @@ from muntin.host.join.match_bits import MatchBits
 from muntin.host.join.range_mirror import RUNS
 from muntin.host.join.row_log import RowLog, empty_table
 from muntin.host.join.sequencer import SequencedCall
-from muntin.host.spec import COUNTS_SCHEMA, RANGES_SCHEMA, JoinSpec
+from muntin.host.spec import COUNTS_SCHEMA, RANGES_SCHEMA, JoinSpec, OutputColumn
 from muntin.host.windows.time_axis import reached_times
 
 if TYPE_CHECKING:
@@ -70,8 +69,8 @@ class Materializer:
     """
 
     def __init__(
-        self, spec: JoinSpec, schema: pa.Schema, columns: list[tuple[str, str, str]], logs: dict[str, RowLog],
-        first_row: dict[str, int], memory: Memory, within: tuple[int, int] | None = None,
+        self, spec: JoinSpec, schema: pa.Schema, columns: list[OutputColumn], logs: Sides[RowLog],
+        first_row: Sides[int], memory: Memory, within: tuple[int, int] | None = None,
         plan: AggregatePlan | None = None,
     ):  # fmt: skip
         self._spec = spec
@@ -82,7 +81,7 @@ class Materializer:
         self._memory = memory
         self._within = within
         self._sides = SIDES[:1] if spec.left_alone else SIDES  # whose columns the result has
-        self.bits: dict[str, MatchBits] = {}
+        self.bits: Sides[MatchBits] = {}
         for side in spec.tracked:
             count = getattr(spec, side).count if spec.counted else None
             self.bits[side] = MatchBits(first_row[side], count, placed=spec.how == "full")
@@ -104,7 +103,7 @@ class Materializer:
             bits.add(call.batches[side], call.other_position[side])
         return PairBlocks(self, call, block_bytes, self._memory)
 
-    def load(self, call: SequencedCall, matched: dict[str, np.ndarray]) -> None:
+    def load(self, call: SequencedCall, matched: Sides[np.ndarray]) -> None:
         """Repeats what a call of an earlier process has changed: `matched` are the rows that it has matched."""
         for side, bits in self.bits.items():
             bits.add(call.batches[side], call.other_position[side])
@@ -128,7 +127,7 @@ class Materializer:
         """Whether pairs come out in an order."""
         return self._spec.order != "none"
 
-    def chosen(self, group: list[Pairs | OrderedPairs], call: SequencedCall) -> tuple[dict[str, list[np.ndarray]], int]:
+    def chosen(self, group: list[Pairs | OrderedPairs], call: SequencedCall) -> tuple[Sides[list[np.ndarray]], int]:
         """The row numbers that come out for some pairs, in the order of the specification, by side; and how many pairs
         there are."""
         pairs = [part for part in group if isinstance(part, Pairs)]
@@ -149,8 +148,8 @@ class Materializer:
         return parts, matches
 
     def _in_order(
-        self, parts: dict[str, list[np.ndarray]], pairs: list[Pairs], matches: int, call: SequencedCall
-    ) -> dict[str, list[np.ndarray]]:
+        self, parts: Sides[list[np.ndarray]], pairs: list[Pairs], matches: int, call: SequencedCall
+    ) -> Sides[list[np.ndarray]]:
         """The row numbers of the pairs, in the order of the specification."""
         if self._spec.order == "none" or not pairs or matches < 2:
             return parts
@@ -160,7 +159,7 @@ class Materializer:
 
     # Unmatched rows
 
-    def unmatched(self, call: SequencedCall) -> dict[str, np.ndarray]:
+    def unmatched(self, call: SequencedCall) -> Sides[np.ndarray]:
         """The row numbers of the rows that from this call on can match nothing, -1 for the other side's."""
         gone = {}
         for side, bits in self.bits.items():
@@ -174,7 +173,7 @@ class Materializer:
             gone[side] = rows, places
         return self._by_place(gone) if self._spec.unmatched else {}
 
-    def _by_place(self, gone: dict[str, tuple[np.ndarray, np.ndarray]]) -> dict[str, np.ndarray]:
+    def _by_place(self, gone: Sides[tuple[np.ndarray, np.ndarray]]) -> Sides[np.ndarray]:
         """Rows of each side and their places in the order of arrival, as the row numbers of results in that order."""
         order = np.argsort(np.concatenate([places for _, places in gone.values()]), kind="stable")
         columns = {}
@@ -196,18 +195,18 @@ class Materializer:
         return self._spec.form
 
     @property
-    def sides(self) -> tuple[str, ...]:
+    def sides(self) -> tuple[Side, ...]:
         """The sides whose columns the result has."""
         return self._sides
 
-    def row_bytes(self, rows: dict[str, np.ndarray]) -> np.ndarray | int:
+    def row_bytes(self, rows: Sides[np.ndarray]) -> np.ndarray | int:
         """Bytes of each row of the result that has these row numbers, int64, shape (n,); a number where all have the
         same."""
         if self._spec.form == "pairs":
             return 8 * len(self._sides)
         return sum((self._logs[side].row_bytes(rows[side]) for side in self._sides if side in self._logs), start=1)
 
-    def whole_table(self, parts: dict[str, list[np.ndarray]]) -> pa.Table:
+    def whole_table(self, parts: Sides[list[np.ndarray]]) -> pa.Table:
         """As `table`, of all that a call gives. Raises ResultTooLargeError where there is no room for it."""
         if self._spec.form == "pairs":
             count = sum(map(len, parts[self._sides[0]]))
@@ -216,7 +215,7 @@ class Materializer:
             check_rows(self._memory, self._logs, {side: parts[side] for side in self._sides if side in self._logs})
         return self.table(parts)
 
-    def table(self, parts: dict[str, list[np.ndarray]]) -> pa.Table:
+    def table(self, parts: Sides[list[np.ndarray]]) -> pa.Table:
         """Rows or pairs of these row numbers; -1 stands for NULLs."""
         if self._spec.form == "pairs":
             numbers = _numbers if self._spec.unmatched else pa.array
@@ -225,7 +224,7 @@ class Materializer:
                 parts = {side: [_whole(parts[side])] for side in self._sides}
             columns = [pa.chunked_array([numbers(part) for part in parts[side]], pa.int64()) for side in self._sides]
             return pa.table(columns, schema=self._schema)
-        taken = {}
+        taken: dict[tuple[str, str], pa.ChunkedArray] = {}
         for side in self._sides:
             names = [name for of, name, _ in self._columns if of in (side, "both")]
             if not names:
@@ -233,12 +232,12 @@ class Materializer:
             rows = _whole(parts[side])
             for name, column in zip(names, self._logs[side].take(rows, names), strict=True):
                 taken[side, name] = column
-        for side, name, _ in self._columns:
-            if side == "both":
-                taken[side, name] = kept_types.first_known(taken["left", name], taken["right", name])
-        return pa.table([taken[side, name] for side, name, _ in self._columns], schema=self._schema)
+        for of, name, _ in self._columns:
+            if of == "both":
+                taken[of, name] = kept_types.first_known(taken["left", name], taken["right", name])
+        return pa.table([taken[of, name] for of, name, _ in self._columns], schema=self._schema)
 
-    def _order(self, rows: dict[str, np.ndarray], pairs: list[Pairs], call: SequencedCall) -> np.ndarray:
+    def _order(self, rows: Sides[np.ndarray], pairs: list[Pairs], call: SequencedCall) -> np.ndarray:
         """Indices that sort the pairs by probing row, then by stored row."""
         if self._spec.self_join:
             place = np.maximum(rows["left"], rows["right"])
@@ -275,7 +274,7 @@ class Materializer:
 
     # Aggregates
 
-    def _totals(self, side: str, found: list[Aggregates], rows: np.ndarray) -> tuple[list[pa.Array], int]:
+    def _totals(self, side: Side, found: list[Aggregates], rows: np.ndarray) -> tuple[list[pa.Array], int]:
         """The columns of aggregates of rows of one side, ascending, and how many pairs they are of."""
         assert self._plan is not None
         own = [part for part in found if part.side == side]
@@ -397,7 +396,7 @@ class PairBlocks:
         self._materializer, self._call, self._bytes = materializer, call, block_bytes
         self._itself = call.itself  # that have not come yet
         self._group: list[Pairs | OrderedPairs] = []  # found since the last border
-        self._ready: dict[str, list[np.ndarray]] = {side: [] for side in SIDES}
+        self._ready: Sides[list[np.ndarray]] = {side: [] for side in SIDES}
         self._held = self._grouped = 0
         self._given = False  # a table
         self._full = 0  # rows that fill a table, as far as it is known
@@ -500,7 +499,7 @@ def check_room(memory: Memory, count: int, needed: int) -> None:
         )
 
 
-def check_rows(memory: Memory, logs: Mapping[str, RowLog], parts: dict[str, list[np.ndarray]]) -> None:
+def check_rows(memory: Memory, logs: Mapping[Side, RowLog], parts: Sides[list[np.ndarray]]) -> None:
     """Raises ResultTooLargeError where a table of rows of these numbers, by side, does not fit."""
     counts = {side: sum(map(len, rows)) for side, rows in parts.items()}
     if sum(logs[side].most_row_bytes * count for side, count in counts.items()) <= memory.room:

@@ -16,13 +16,13 @@ from typing import Any, cast
 
 import numpy as np
 
+from muntin.host.sides import SIDES, Side, Sides
 from muntin.host.engines import Shared, Steps
 from muntin.host.errors import DeviceError, WindowError
 from muntin.host.index import BiSort, BPlusTree, Chain, ImTree, Index, Slices, SortedRuns
 from muntin.host.join.boundary_generator import BoundaryGenerator
 from muntin.host.join.engine import (
     PAIR_BYTES,
-    SIDES,
     Batch,
     Call,
     Counts,
@@ -153,7 +153,7 @@ class NativeEngine(Engine):
         device: Cores,
         spec: EngineSpec,
         generator: BoundaryGenerator,
-        key_bits: dict[str, int],
+        key_bits: Sides[int],
         index: Index,
     ):
         self.spec = spec
@@ -227,18 +227,18 @@ class NativeEngine(Engine):
         """Bytes of a stored row's key and number."""
         return self._dtype.itemsize + 4
 
-    def _window_rows(self, side: str) -> int:
+    def _window_rows(self, side: Side) -> int:
         """Rows that memory is set aside for: those of the window, some that have expired, and what an index needs."""
         if self.spec.counts is None:
             return _FIRST_TIME_ROWS
         return self._index.room(-(-self._most_rows(side) // self.spec.partitions))
 
-    def _most_rows(self, side: str) -> int:
+    def _most_rows(self, side: Side) -> int:
         """Rows of a count window."""
         assert self.spec.counts is not None
         return max(self.spec.counts.values()) if self._shared else self.spec.counts[side]
 
-    def _reserve(self, rows: dict[str, int]) -> None:
+    def _reserve(self, rows: Sides[int]) -> None:
         needed = int(sum(rows.values()) * self._row_bytes)
         windows = "the window" if self._shared else "the windows"
         self._ticket = self._device.reserve(needed, windows, self._ticket)
@@ -280,7 +280,7 @@ class NativeEngine(Engine):
             self._make_room(call.new_rows)
         return call
 
-    def _make_room(self, new_rows: dict[str, int]) -> None:
+    def _make_room(self, new_rows: Sides[int]) -> None:
         engine, needed = self._engine, {}
         for side in self._stored:
             rows = engine.rows(SIDES.index(side)) + new_rows[side]
@@ -375,7 +375,7 @@ class NativeEngine(Engine):
             self._pacer.found += len(found[0]) if whole else sum(len(rows) for rows, _ in found)
         return found
 
-    def _events(self, side: str) -> list[list[int]]:
+    def _events(self, side: Side) -> list[list[int]]:
         return np.array(self._engine.take_events(SIDES.index(side)), np.int64).reshape(-1, 4).tolist()
 
     def _store(self, call: Call) -> None:
@@ -397,7 +397,7 @@ class NativeEngine(Engine):
         return keys.view(np.uint64).reshape(-1, 2) if self._dtype == LONG else keys
 
     def _bounds(
-        self, generator: BoundaryGenerator, side: str, keys: np.ndarray
+        self, generator: BoundaryGenerator, side: Side, keys: np.ndarray
     ) -> list[tuple[np.ndarray, np.ndarray]] | None:
         """The bounds of some rows by their places, for each interval; None where constant bands say the same."""
         if generator.constant_bands() is not None:
@@ -405,7 +405,7 @@ class NativeEngine(Engine):
         found = generator.row_bounds(side, keys, self._dtype)
         return [(self._words(lower), self._words(upper)) for lower, upper in found]
 
-    def _input(self, side: str, batch: Batch, *, probes: bool = True) -> _core.Input:
+    def _input(self, side: Side, batch: Batch, *, probes: bool = True) -> _core.Input:
         count = len(batch.keys)
         keys = self._words(np.ascontiguousarray(batch.keys, self._dtype))
         # Both ascend: where the ends say that nothing is left out, or that all are alike, no array need be read.
@@ -426,9 +426,9 @@ class NativeEngine(Engine):
             order=batch.order,
         )
 
-    _expired: dict[str, int | None] = dict.fromkeys(SIDES)
+    _expired: Sides[int | None] = dict.fromkeys(SIDES)
 
-    def expire(self, expiry: dict[str, int | None]) -> dict[str, Held]:
+    def expire(self, expiry: Sides[int | None]) -> Sides[Held]:
         limits = dict(expiry)
         if self._shared:  # what serves both roles goes when it is useless in both
             both = [limits[side] for side in SIDES]

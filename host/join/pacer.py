@@ -9,13 +9,14 @@ from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
 
-from muntin.host.join.engine import OTHER, SIDES, Batch, Call
+from muntin.host.sides import OTHER, SIDES, Side, Sides
+from muntin.host.join.engine import Batch, Call
 
 _SLACK = 0.875  # steps that find more pairs than they may are joined again
 _MAX_GROWTH = 16  # of a step over the one before
 _FAR_ROWS = 1 << 62  # beyond all windows
 
-Amounts = Mapping[str, Callable[[int], float]]
+Amounts = Mapping[Side, Callable[[int], float]]
 """By side, what so many rows amount to, from the first on."""
 
 
@@ -24,7 +25,7 @@ def cut_steps(call: Call, max_rows: int) -> Iterator[Call]:
     return _cut(call, _ROWS, max_rows)
 
 
-def cut_pairs(call: Call, counts: Mapping[str, np.ndarray], max_pairs: int) -> Iterator[Call]:
+def cut_pairs(call: Call, counts: Mapping[Side, np.ndarray], max_pairs: int) -> Iterator[Call]:
     """A call in steps that find at most so many pairs, or one row's; `counts` are those that each row finds."""
     return _cut(call, {side: _running(of) for side, of in counts.items()}, max_pairs)
 
@@ -52,14 +53,14 @@ class Pacer:
 
     def __init__(
         self, max_rows: int, *, pairs: int | None = None, min_rows: int = 1, first_rows: int | None = None,
-        counts: dict[str, int] | None = None,
+        counts: Sides[int] | None = None,
     ):  # fmt: skip
         self.found = 0
         self._max_rows, self._min_rows, self._pairs, self._counts = max_rows, min_rows, pairs, counts
         self._rows = self._first_rows = max_rows if first_rows is None else min(first_rows, max_rows)
         self._selectivity = 1.0  # the share of the rows in each other's windows that match, as steps so far suggest
 
-    def steps(self, call: Call, stored: Mapping[str, int] | None = None) -> Iterator[Call]:
+    def steps(self, call: Call, stored: Mapping[Side, int] | None = None) -> Iterator[Call]:
         """The steps of a call, each cut once the one before was joined.
 
         Parameters
@@ -95,7 +96,7 @@ class Pacer:
                 return
             at = to
 
-    def _by_meetings(self, call: Call, oldest: Mapping[str, int], max_pairs: int) -> Iterator[Call]:
+    def _by_meetings(self, call: Call, oldest: Mapping[Side, int], max_pairs: int) -> Iterator[Call]:
         """Steps that find somewhat less than `max_pairs` pairs, or one row's, if rows match as those before did. As
         long as nothing is known, all rows in a window count as matches."""
         met = {side: self._meetings(side, call.batches[side], oldest[OTHER[side]]) for side in SIDES}
@@ -111,7 +112,7 @@ class Pacer:
                 return
             at = to
 
-    def _meetings(self, side: str, batch: Batch, oldest: int) -> Callable[[int], float]:
+    def _meetings(self, side: Side, batch: Batch, oldest: int) -> Callable[[int], float]:
         """How many rows of the other side's window so many rows of a side meet."""
         most = _FAR_ROWS if self._counts is None else self._counts[OTHER[side]]
         if len(batch) and batch.other_position[0] == batch.other_position[-1]:  # as both ascend, all rows meet as many
@@ -129,11 +130,11 @@ def _running(counts: np.ndarray) -> Callable[[int], float]:
     return lambda count: float(sums[count - 1]) if count else 0.0
 
 
-def _lengths(call: Call) -> dict[str, int]:
+def _lengths(call: Call) -> Sides[int]:
     return {side: len(batch.keys) for side, batch in call.batches.items()}
 
 
-def _amount(amounts: Amounts, at: Mapping[str, int], to: Mapping[str, int]) -> float:
+def _amount(amounts: Amounts, at: Mapping[Side, int], to: Mapping[Side, int]) -> float:
     return sum(amounts[side](to[side]) - amounts[side](at[side]) for side in SIDES)
 
 
@@ -147,11 +148,11 @@ def _cut(call: Call, amounts: Amounts, most: float) -> Iterator[Call]:
         at = to
 
 
-def _cut_at(call: Call, amounts: Amounts, at: dict[str, int], most: float) -> dict[str, int]:
+def _cut_at(call: Call, amounts: Amounts, at: Sides[int], most: float) -> Sides[int]:
     """How many rows of each side come before the next cut: from the last one, `at`, they amount to at most so much, or
     are those of one place."""
 
-    def before(place: int) -> dict[str, int]:
+    def before(place: int) -> Sides[int]:
         return {
             side: bisect.bisect_left(range(len(batch)), place, at[side], key=batch.place)
             for side, batch in call.batches.items()
@@ -168,7 +169,7 @@ def _cut_at(call: Call, amounts: Amounts, at: dict[str, int], most: float) -> di
     return before(low)
 
 
-def _between(call: Call, at: dict[str, int], to: dict[str, int]) -> Call:
+def _between(call: Call, at: Sides[int], to: Sides[int]) -> Call:
     """The rows of each side from one place to another, with those around them that can match nothing."""
     if not any(at.values()) and to == _lengths(call):
         return call
@@ -181,7 +182,7 @@ def _between(call: Call, at: dict[str, int], to: dict[str, int]) -> Call:
     )
 
 
-def _rows_before(call: Call, at: dict[str, int]) -> dict[str, int]:
+def _rows_before(call: Call, at: Sides[int]) -> Sides[int]:
     """How many rows of a call, whether they can match or not, come before a cut."""
     if not any(at.values()):
         return at
@@ -189,7 +190,7 @@ def _rows_before(call: Call, at: dict[str, int]) -> dict[str, int]:
     if not places:
         return {side: len(rows) for side, rows in call.other_position.items()}
 
-    def place(side: str, row: int) -> int:
+    def place(side: Side, row: int) -> int:
         return call.first[side] + row + int(call.other_position[side][row])
 
     return {

@@ -17,12 +17,11 @@ from typing import Any
 
 import numpy as np
 
+from muntin.host.sides import OTHER, SIDES, Side, Sides
 from muntin.host.engines import Partitions
 from muntin.host.join.aggregate_plan import AggregatePlan
 from muntin.host.join.condition import Condition
 from muntin.host.join.engine import (
-    OTHER,
-    SIDES,
     Aggregates,
     Batch,
     Call,
@@ -44,7 +43,7 @@ from muntin.host.native import _core
 
 _INT64 = np.iinfo(np.int64)
 
-Placements = dict[str, Placement]
+Placements = Sides[Placement]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -205,7 +204,7 @@ class PartitionedEngine(Engine):
             ]
         return RunEvents({**events, "partitions": count, "placed": placed})
 
-    def expire(self, expiry: dict[str, int | None]) -> dict[str, Held]:
+    def expire(self, expiry: Sides[int | None]) -> Sides[Held]:
         parts, held = [engine.expire(expiry) for engine in self._engines], {}
         for side in SIDES:
             own = [part[side] for part in parts]
@@ -226,7 +225,7 @@ class PartitionedEngine(Engine):
         for engine in self._engines:
             engine.close()
 
-    def _expire_counted(self, arrived: dict[str, int]) -> None:
+    def _expire_counted(self, arrived: Sides[int]) -> None:
         if self.spec.counts is not None:
             for side, placement in self._placements.items():
                 most = max(self.spec.counts.values()) if self._shared else self.spec.counts[side]
@@ -268,7 +267,7 @@ class PartitionedEngine(Engine):
                 if call.want is not Want.NOTHING:
                     work[f"probes_{side}"] += len(own[side]) if probes is None else int(np.count_nonzero(probes))
 
-    def _batches(self, batches: dict[str, Batch], placements: Placements) -> list[dict[str, Batch]]:
+    def _batches(self, batches: Sides[Batch], placements: Placements) -> list[Sides[Batch]]:
         """The rows of each partition, in their order, which the placements learn of."""
         coordinates = self._coordinates(batches)
         if self._closing:
@@ -283,7 +282,7 @@ class PartitionedEngine(Engine):
             return self._by_targets(batches, targets)
         return self._by_reach(batches, coordinates, targets, placements)
 
-    def _coordinates(self, batches: dict[str, Batch]) -> dict[str, np.ndarray | None]:
+    def _coordinates(self, batches: Sides[Batch]) -> Sides[np.ndarray | None]:
         if self.coordinates is None:
             return dict.fromkeys(SIDES)
         left = self.coordinates.of("left", batches["left"].keys)
@@ -296,8 +295,8 @@ class PartitionedEngine(Engine):
         plans = {side: placements[side].one_plan for side in SIDES}
         return plans["left"] is not None and plans["left"] is plans["right"]
 
-    def _by_targets(self, batches: dict[str, Batch], targets: dict[str, np.ndarray]) -> list[dict[str, Batch]]:
-        parts: list[dict[str, Batch]] = [{} for _ in self._engines]
+    def _by_targets(self, batches: Sides[Batch], targets: Sides[np.ndarray]) -> list[Sides[Batch]]:
+        parts: list[Sides[Batch]] = [{} for _ in self._engines]
         for side in SIDES:
             if side == "right" and batches["right"] is batches["left"]:
                 for part in parts:
@@ -311,13 +310,13 @@ class PartitionedEngine(Engine):
 
     def _by_reach(
         self,
-        batches: dict[str, Batch],
-        coordinates: dict[str, np.ndarray | None],
-        targets: dict[str, np.ndarray],
+        batches: Sides[Batch],
+        coordinates: Sides[np.ndarray | None],
+        targets: Sides[np.ndarray],
         placements: Placements,
-    ) -> list[dict[str, Batch]]:
+    ) -> list[Sides[Batch]]:
         reached: dict[str, list[np.ndarray | bool]] = {}
-        orders: dict[str, np.ndarray] = {}
+        orders: Sides[np.ndarray] = {}
         for side in SIDES:
             if self._shared and side == "right":  # both roles of a row probe where either must
                 other, orders[side] = self._reached(
@@ -329,7 +328,7 @@ class PartitionedEngine(Engine):
             else:
                 reached[side], orders[side] = self._reached(placements, side, batches[side], coordinates[side], None)
         by_key = self.coordinates is None or self.coordinates.by_key
-        parts: list[dict[str, Batch]] = [{} for _ in self._engines]
+        parts: list[Sides[Batch]] = [{} for _ in self._engines]
         for at, part in enumerate(parts):
             for side in SIDES:
                 if self._shared and side == "right":
@@ -340,8 +339,8 @@ class PartitionedEngine(Engine):
         return parts
 
     def _apart(
-        self, batches: dict[str, Batch], coordinates: dict[str, np.ndarray | None], placements: Placements
-    ) -> list[dict[str, Batch]]:
+        self, batches: Sides[Batch], coordinates: Sides[np.ndarray | None], placements: Placements
+    ) -> list[Sides[Batch]]:
         """Right rows where they are stored, left rows where they probe."""
         left, right = batches["left"], batches["right"]
         reached: Sequence[np.ndarray | bool] = [False] * len(self._engines)
@@ -350,7 +349,7 @@ class PartitionedEngine(Engine):
             targets = placements["right"].place(coordinates["right"], right.rows, right.times)
         if len(left):
             reached, order = self._reached(placements, "left", left, coordinates["left"], None)
-        parts = []
+        parts: list[Sides[Batch]] = []
         for at, mask in enumerate(reached):
             which = np.sort(order[mask]) if isinstance(mask, np.ndarray) else slice(0, len(left) if mask else 0)
             own = left.take(which)
@@ -361,7 +360,7 @@ class PartitionedEngine(Engine):
     def _reached(
         self,
         placements: Placements,
-        side: str,
+        side: Side,
         batch: Batch,
         coordinates: np.ndarray | None,
         order: np.ndarray | None,
@@ -379,7 +378,7 @@ class PartitionedEngine(Engine):
                 placement.planner.probes(intervals, len(batch))
         return list(placement.reached(intervals, len(batch), self._visible(side, batch))), order
 
-    def _visible(self, side: str, batch: Batch) -> VisibleRange:
+    def _visible(self, side: Side, batch: Batch) -> VisibleRange:
         """What the rows of a batch may meet of the other side, by arrival and time."""
         if not len(batch):
             return VisibleRange(0, -1, 0, 0)
@@ -401,7 +400,7 @@ class PartitionedEngine(Engine):
 _WORK = tuple(f"{what}_{side}" for what in ("rows", "probes") for side in SIDES)
 
 
-def _copies(placements: dict[str, Placement]) -> dict[str, Placement]:
+def _copies(placements: Sides[Placement]) -> Sides[Placement]:
     """Placements that may change while these stay."""
     planners: dict[int, Planner] = {}
     copies: dict[int, Placement] = {}

@@ -21,9 +21,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from muntin.host.sides import OTHER, SIDES, Side, Sides
 from muntin.host.join.boundary_generator import BoundaryGenerator
 from muntin.host.join.condition import Condition
-from muntin.host.join.engine import OTHER
 from muntin.host.keys.key_type import LONG
 
 HEAVY = 0.2
@@ -72,11 +72,11 @@ class Coordinates(abc.ABC):
     by_key: bool
 
     @abc.abstractmethod
-    def of(self, side: str, keys: np.ndarray) -> np.ndarray:
+    def of(self, side: Side, keys: np.ndarray) -> np.ndarray:
         """The coordinates of driving keys, int64, shape (n,)."""
 
     @abc.abstractmethod
-    def reach(self, side: str, keys: np.ndarray, coordinates: np.ndarray) -> list[Interval]:
+    def reach(self, side: Side, keys: np.ndarray, coordinates: np.ndarray) -> list[Interval]:
         """What rows of a side may meet, their keys in the order of their coordinates."""
 
 
@@ -89,10 +89,10 @@ class Hashes(Coordinates):
     def __init__(self, condition: Condition):
         self._condition = condition
 
-    def of(self, side: str, keys: np.ndarray) -> np.ndarray:
+    def of(self, side: Side, keys: np.ndarray) -> np.ndarray:
         return (mixed(self._condition.equality_hashes(side, keys)) ^ np.uint64(1 << 63)).view(np.int64)
 
-    def reach(self, side: str, keys: np.ndarray, coordinates: np.ndarray) -> list[Interval]:
+    def reach(self, side: Side, keys: np.ndarray, coordinates: np.ndarray) -> list[Interval]:
         return [(None, coordinates, coordinates)]
 
 
@@ -104,16 +104,16 @@ class Keys(Coordinates):
 
     def __init__(self, generator: BoundaryGenerator):
         self._generator = generator
-        left, right = (generator.key_types[side] for side in ("left", "right"))
+        left, right = (generator.key_types[side] for side in SIDES)
         self.common = (left.family, left.unit, left.offset, left.bits) == (
             right.family, right.unit, right.offset, right.bits
         )  # fmt: skip
 
-    def of(self, side: str, keys: np.ndarray) -> np.ndarray:
+    def of(self, side: Side, keys: np.ndarray) -> np.ndarray:
         # Of wide keys the half with the code of what is compared for equality.
         return keys["high"].copy() if keys.dtype == LONG else keys.astype(np.int64, copy=False)
 
-    def reach(self, side: str, keys: np.ndarray, coordinates: np.ndarray) -> list[Interval]:
+    def reach(self, side: Side, keys: np.ndarray, coordinates: np.ndarray) -> list[Interval]:
         if keys.dtype == LONG:
             return [(None, coordinates, coordinates)]
         return [
@@ -173,7 +173,7 @@ class Planner:
 
     def __init__(self, partitions: int, *, even: bool):
         self._count, self._even = partitions, even
-        self._samples: dict[str, np.ndarray] = {}
+        self._samples: Sides[np.ndarray] = {}
         self._plan: Plan | None = None
         self._strikes = {
             "left": 0,
@@ -193,7 +193,7 @@ class Planner:
         assert self._plan is not None
         return self._plan
 
-    def serves(self, side: str) -> bool:
+    def serves(self, side: Side) -> bool:
         """Whether ranges are of use for new subwindows of a side."""
         return self._strikes[side] < 2 and self._reach <= WIDE * self._count
 
@@ -202,13 +202,13 @@ class Planner:
         """How many coordinates are heavy."""
         return 0 if self._plan is None else len(self._plan.heavy)
 
-    def begin(self, side: str, coordinates: np.ndarray) -> None:
+    def begin(self, side: Side, coordinates: np.ndarray) -> None:
         """Makes the first plan, of the first rows."""
         if self._plan is None:
             self._samples[side] = coordinates
             self._plan = self._made()
 
-    def learn(self, side: str, sample: np.ndarray, before: Plan) -> None:
+    def learn(self, side: Side, sample: np.ndarray, before: Plan) -> None:
         """Takes note of a subwindow that is full; makes another plan if it must.
 
         Parameters
@@ -326,7 +326,7 @@ class Placement:
     """
 
     def __init__(
-        self, partitions: int, side: str, planner: Planner | None, window: int | None, subwindow_rows: int | None
+        self, partitions: int, side: Side, planner: Planner | None, window: int | None, subwindow_rows: int | None
     ):
         self._count, self._side, self.planner = partitions, side, planner
         self._window, self._fixed = window, subwindow_rows
@@ -494,17 +494,17 @@ class Placement:
 
 
 def open_placements(
-    partitions: int, coordinates: Coordinates | None, counts: dict[str, int] | None, subwindow_rows: int | None,
+    partitions: int, coordinates: Coordinates | None, counts: Sides[int] | None, subwindow_rows: int | None,
     *, shared: bool,
-) -> dict[str, Placement]:  # fmt: skip
+) -> Sides[Placement]:  # fmt: skip
     """One for each side; the same for both where they are one stream with one key."""
-    planners: dict[str, Planner | None] = {"left": None, "right": None}
+    planners: Sides[Planner | None] = {"left": None, "right": None}
     if coordinates is not None:
         planners["left"] = planners["right"] = Planner(partitions, even=coordinates.even)
         if not coordinates.common:
             planners["right"] = Planner(partitions, even=coordinates.even)
 
-    def open_one(side: str) -> Placement:
+    def open_one(side: Side) -> Placement:
         window = None
         if counts is not None:
             window = max(counts.values()) if shared else counts[side]

@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from muntin.host.sides import OTHER, SIDES, Side, Sides
 from muntin.host.errors import SchemaError, UnsupportedError
 from muntin.host.frames import ArrowColumns, ArrowRows, as_schema, as_table
-from muntin.host.join.engine import OTHER, SIDES, Batch
+from muntin.host.join.engine import Batch
 from muntin.host.join.kept_types import kept
 from muntin.host.join.row_log import empty_table
 from muntin.host.join.sequencer import Sequencer
@@ -83,7 +84,7 @@ class RangeMirror:
         self._sequencer = Sequencer(spec, left_schema, right_schema)
         bits = max(kind.bits for kind in self._sequencer.generator.key_types.values())
         self._dtype = np.dtype(f"int{bits}")
-        self._runs: dict[str, dict[int, _Run]] = {side: {} for side in SIDES}
+        self._runs: Sides[dict[int, _Run]] = {side: {} for side in SIDES}
 
     @property
     def nbytes(self) -> int:
@@ -119,8 +120,8 @@ class RangeMirror:
         if not ranges.schema.equals(RANGES_SCHEMA) or RUNS not in metadata:
             raise SchemaError("a mirror takes the result of a join with form='ranges', its metadata included")
         events = json.loads(metadata[RUNS])
-        tables = {}
-        for side, given in (("left", left), ("right", right)):
+        tables: Sides[pa.Table] = {}
+        for side, given in zip(SIDES, (left, right), strict=True):
             schema = self._schemas[side]
             rows = empty_table(schema) if given is None else as_table(f"the {side} batch", given, schema)
             tables[side] = kept(rows.select(self._columns[side]))
@@ -137,7 +138,7 @@ class RangeMirror:
         columns = [np.concatenate([np.zeros(0, np.int64), *column]) for column in zip(*parts, strict=True)]
         return pa.table(columns or [np.zeros(0, np.int64)] * 2, schema=PAIRS_SCHEMA)
 
-    def _follow(self, side: str, batch: Batch, events: dict[str, Any]) -> list[int]:
+    def _follow(self, side: Side, batch: Batch, events: dict[str, Any]) -> list[int]:
         """Does to the runs of a side what the join did; the runs that have ended, which ranges may still name."""
         runs, ended = self._runs[side], []
         partitions, places = events.get("partitions", 1), np.zeros(len(batch), np.int64)
@@ -170,7 +171,7 @@ class RangeMirror:
             return run.take(np.lexsort((run.rows & 0xFFFFFFFF, run.keys)))
         return run.take(np.argsort(run.keys, kind="stable"))
 
-    def _found(self, side: str, ranges: pa.Table) -> list[tuple[np.ndarray, np.ndarray]]:
+    def _found(self, side: Side, ranges: pa.Table) -> list[tuple[np.ndarray, np.ndarray]]:
         """Left and right rows of the pairs that rows of one side found, by run."""
         chosen = np.flatnonzero(ranges["side"].to_numpy() == side)
         column = {name: ranges[name].to_numpy()[chosen] for name in ("row", "run", "start", "end", "not")}

@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from muntin.host.sides import OTHER, SIDES, Side
 from muntin.host.index.window_index import Extent
 from muntin.host.join.boundary_generator import BoundaryGenerator
-from muntin.host.join.engine import OTHER, SIDES, Batch
+from muntin.host.join.engine import Batch
 
 _INT64 = np.iinfo(np.int64)
 
@@ -18,16 +19,16 @@ class Residual(abc.ABC):
     """A condition that the pairs found by an index must satisfy too."""
 
     @abc.abstractmethod
-    def put(self, side: str, batch: Batch) -> None:
+    def put(self, side: Side, batch: Batch) -> None:
         """Learns what it must know of the rows of one side, before they probe or are stored."""
 
     @abc.abstractmethod
-    def holds(self, side: str, probing: Extent, stored: Extent) -> bool | None:
+    def holds(self, side: Side, probing: Extent, stored: Extent) -> bool | None:
         """Whether it holds for all pairs of some rows of `side` with some rows of the other one (True), for none of
         them (False), or must be asked of each (None)."""
 
     @abc.abstractmethod
-    def keep(self, side: str, probing: np.ndarray, stored: np.ndarray) -> np.ndarray:
+    def keep(self, side: Side, probing: np.ndarray, stored: np.ndarray) -> np.ndarray:
         """For which pairs it holds.
 
         Parameters
@@ -43,7 +44,7 @@ class Residual(abc.ABC):
         """
 
     @abc.abstractmethod
-    def trim(self, side: str, oldest: int) -> None:
+    def trim(self, side: Side, oldest: int) -> None:
         """Forgets the rows of a side before a number; no pair will hold them."""
 
 
@@ -67,15 +68,15 @@ class TimeWindow(Residual):
         """Bytes of the times kept."""
         return sum(times.nbytes for times in {id(times): times for times in self._times.values()}.values())
 
-    def times(self, side: str, rows: np.ndarray) -> np.ndarray:
+    def times(self, side: Side, rows: np.ndarray) -> np.ndarray:
         """The times of rows of a side that were put and not trimmed."""
         return self._times[side].get(rows)
 
-    def put(self, side: str, batch: Batch) -> None:
+    def put(self, side: Side, batch: Batch) -> None:
         assert batch.times is not None
         self._times[side].put(batch.rows, batch.times)
 
-    def holds(self, side: str, probing: Extent, stored: Extent) -> bool | None:
+    def holds(self, side: Side, probing: Extent, stored: Extent) -> bool | None:
         low, high = self._within[side]
         if stored.last_time < probing.first_time + low or stored.first_time > probing.last_time + high:
             return False
@@ -83,7 +84,7 @@ class TimeWindow(Residual):
             return True
         return None
 
-    def keep(self, side: str, probing: np.ndarray, stored: np.ndarray) -> np.ndarray:
+    def keep(self, side: Side, probing: np.ndarray, stored: np.ndarray) -> np.ndarray:
         low, high = self._within[side]
         own, other = self._times[side].get(probing), self._times[OTHER[side]].get(stored)
         apart = other - own
@@ -92,7 +93,7 @@ class TimeWindow(Residual):
             return ((low <= apart) & (apart <= high)).astype(bool)
         return (max(low, _INT64.min) <= apart) & (apart <= min(high, _INT64.max))
 
-    def trim(self, side: str, oldest: int) -> None:
+    def trim(self, side: Side, oldest: int) -> None:
         self._times[side].trim(oldest)
 
 
@@ -179,19 +180,19 @@ class ResidualPart(Residual):
         """Bytes of the keys kept."""
         return sum(keys.nbytes for keys in {id(keys): keys for keys in self._keys.values()}.values())
 
-    def keys(self, side: str, rows: np.ndarray) -> np.ndarray:
+    def keys(self, side: Side, rows: np.ndarray) -> np.ndarray:
         """The keys of rows of a side that were put and not trimmed."""
         return self._keys[side].get(rows)
 
-    def put(self, side: str, batch: Batch) -> None:
+    def put(self, side: Side, batch: Batch) -> None:
         self._keys[side].put(batch.rows, batch.others[self._at])
 
-    def holds(self, side: str, probing: Extent, stored: Extent) -> bool | None:
+    def holds(self, side: Side, probing: Extent, stored: Extent) -> bool | None:
         return None
 
-    def keep(self, side: str, probing: np.ndarray, stored: np.ndarray) -> np.ndarray:
+    def keep(self, side: Side, probing: np.ndarray, stored: np.ndarray) -> np.ndarray:
         rows = {side: probing, OTHER[side]: stored}
         return self.generator.matches(*(self._keys[of].get(rows[of]) for of in SIDES))
 
-    def trim(self, side: str, oldest: int) -> None:
+    def trim(self, side: Side, oldest: int) -> None:
         self._keys[side].trim(oldest)

@@ -8,9 +8,9 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from muntin.host.sides import SIDES, Side, Sides
 from muntin.host.errors import IncompleteError
 from muntin.host.join.engine import (
-    SIDES,
     Batch,
     Call,
     Counts,
@@ -110,7 +110,7 @@ class ResidualEngine(Engine):
         if lost is not None:
             raise lost
 
-    def expire(self, expiry: dict[str, int | None]) -> dict[str, Held]:
+    def expire(self, expiry: Sides[int | None]) -> Sides[Held]:
         held = self.engine.expire(expiry)
         for side in self._stored:
             if expiry[side] is not None:
@@ -124,13 +124,13 @@ class ResidualEngine(Engine):
     def close(self) -> None:
         self.engine.close()
 
-    def _put(self, batches: dict[str, Batch]) -> None:
+    def _put(self, batches: Sides[Batch]) -> None:
         for side in self._stored:
             if len(batches[side]):
                 for residual in self._residuals:
                     residual.put(side, batches[side])
 
-    def _trim_counted(self, arrived: dict[str, int]) -> None:
+    def _trim_counted(self, arrived: Sides[int]) -> None:
         """Drops what has left count windows."""
         if self.spec.counts is not None:
             most = max(self.spec.counts.values())
@@ -138,7 +138,7 @@ class ResidualEngine(Engine):
                 count = most if len(self._stored) == 1 else self.spec.counts[side]
                 self._trim(side, arrived[side] - count)
 
-    def _trim(self, side: str, oldest: int) -> None:
+    def _trim(self, side: Side, oldest: int) -> None:
         for residual in self._residuals:
             residual.trim(side, oldest)
 

@@ -24,8 +24,8 @@ from typing import Any
 
 import numpy as np
 
+from muntin.host.sides import SIDES, Sides
 from muntin.host.errors import ProtocolError
-from muntin.host.join.engine import SIDES
 
 DIVIDED, COPIED = -1, -2
 """In a table: the rows of a bin are spread, those of the divided side by content; or those of the copied side, and the
@@ -160,7 +160,7 @@ class Loads:
     epoch: int
     partitions: int
     rows: dict[str, np.ndarray]
-    greatest: dict[str, int]
+    greatest: Sides[int]
     swappable: bool
 
     def to_wire(self) -> dict[str, Any]:
@@ -189,7 +189,7 @@ class Loads:
         if any((part.epoch, part.partitions) != (first.epoch, first.partitions) for part in parts):
             epochs = sorted({part.epoch for part in parts})
             raise ProtocolError(f"the rows of one batch were placed by routes of different epochs, {epochs}")
-        greatest: dict[str, int] = {}
+        greatest: Sides[int] = {}
         for part in parts:
             for side, time in part.greatest.items():
                 greatest[side] = max(time, greatest.get(side, time))
@@ -260,20 +260,20 @@ class RoutePlanner:
         Rows of the count windows; None: they are time windows.
     """
 
-    def __init__(self, windows: dict[str, int] | None):
+    def __init__(self, windows: Sides[int] | None):
         self._windows = windows
         self._routes: Routes | None = None
         self._candidate: np.ndarray | None = None
         self._settling = False  # divided rows have changed
-        self._mark: dict[str, int] = {}  # rows before the last change: the next number, or the greatest time
-        self._greatest: dict[str, int] = {}
-        self._useless: dict[str, int | None] = dict.fromkeys(SIDES)
+        self._mark: Sides[int] = {}  # rows before the last change: the next number, or the greatest time
+        self._greatest: Sides[int] = {}
+        self._useless: Sides[int | None] = dict.fromkeys(SIDES)
 
     def routes(self, partitions: int) -> Routes:
         """Of the next call."""
         return self._routes or Routes.first(partitions)
 
-    def advance(self, loads: Loads, arrived: dict[str, int], useless: dict[str, int | None]) -> None:
+    def advance(self, loads: Loads, arrived: Sides[int], useless: Sides[int | None]) -> None:
         """Takes note of a call.
 
         Parameters
@@ -318,7 +318,7 @@ class RoutePlanner:
             self._candidate = loads.better(table)
         return None
 
-    def _passed(self, arrived: dict[str, int]) -> bool:
+    def _passed(self, arrived: Sides[int]) -> bool:
         """Whether no row from before the last change can match a row of a later call."""
         if self._windows is not None:
             return all(arrived[side] - mark >= self._windows[side] for side, mark in self._mark.items())

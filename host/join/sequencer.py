@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from muntin.host.sides import OTHER, SIDES, Side, Sides
 from muntin.host.engines import order_parts
 from muntin.host.errors import MuntinError, OrderError, StateError
 from muntin.host.join.boundary_generator import BoundaryGenerator
-from muntin.host.join.engine import OTHER, SIDES, Batch, Call, EngineSpec, Want
+from muntin.host.join.engine import Batch, Call, EngineSpec, Want
 from muntin.host.join.residual import ResidualPart
 from muntin.host.join.routes import RoutePlanner
 from muntin.host.join.row_log import picked
@@ -60,25 +61,25 @@ class SequencedCall(Call):
         What the caller has kept with the call.
     """
 
-    tables: dict[str, pa.Table]
-    numbers: dict[str, np.ndarray]
+    tables: Sides[pa.Table]
+    numbers: Sides[np.ndarray]
     itself: np.ndarray
-    newest: dict[str, int]
-    never: dict[str, np.ndarray]
-    late_rows: dict[str, np.ndarray]
-    orders: dict[str, np.ndarray]
+    newest: Sides[int]
+    never: Sides[np.ndarray]
+    late_rows: Sides[np.ndarray]
+    orders: Sides[np.ndarray]
     last_sequence: int | None
     whole: WholeCall | None
     pushes: list[tuple[int, int]] | None
     tag: bytes | None
 
     @property
-    def late(self) -> dict[str, int]:
+    def late(self) -> Sides[int]:
         """Rows of each side that are late."""
         return {side: len(self.late_rows.get(side, ())) for side in SIDES}
 
     @property
-    def unmatchable(self) -> dict[str, int]:
+    def unmatchable(self) -> Sides[int]:
         """Rows of each side that are not late, but have no key or time, or fail a part about their side alone."""
         return {side: len(self.never[side]) for side in SIDES}
 
@@ -208,7 +209,7 @@ class Sequencer:
 
     def sequence(
         self,
-        tables: dict[str, pa.Table],
+        tables: Sides[pa.Table],
         pushes: list[tuple[int, int]] | None = None,
         whole: WholeCall | None = None,
         *,
@@ -281,8 +282,8 @@ class Sequencer:
         return self._encoded(ordered, rows, other_position, orders, last_sequence, **more)
 
     def _placed(
-        self, tables: dict[str, pa.Table], whole: WholeCall
-    ) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray], dict[str, np.ndarray]]:
+        self, tables: Sides[pa.Table], whole: WholeCall
+    ) -> tuple[Sides[np.ndarray], Sides[np.ndarray], Sides[np.ndarray]]:
         """Puts tables in the order that the whole call gives their rows; their numbers, other positions, and orders."""
         sides = SIDES[:1] if self._spec.self_join else SIDES
         numbers, other_position, orders = {}, {}, {}
@@ -299,10 +300,10 @@ class Sequencer:
 
     def _encoded(
         self,
-        tables: dict[str, pa.Table],
-        numbers: dict[str, np.ndarray],
-        other_position: dict[str, np.ndarray],
-        orders: dict[str, np.ndarray],
+        tables: Sides[pa.Table],
+        numbers: Sides[np.ndarray],
+        other_position: Sides[np.ndarray],
+        orders: Sides[np.ndarray],
         last_sequence: int | None,
         *,
         whole: WholeCall | None,
@@ -314,8 +315,8 @@ class Sequencer:
             right = left
             if not (self._spec.self_join and self.generator.one_column):
                 right = self._encode("right", tables["right"], numbers["right"], other_position["right"])
-        sides = {"left": left, "right": right}
-        batches = {"left": left.batch, "right": right.batch}
+        sides: Sides[_Encoded] = {"left": left, "right": right}
+        batches: Sides[Batch] = {"left": left.batch, "right": right.batch}
         newest = {side: of.newest for side, of in sides.items() if of.newest is not None}
         if whole is not None:
             newest = dict(whole.newest)
@@ -337,7 +338,7 @@ class Sequencer:
         )
 
     @contextmanager
-    def as_given(self, orders: dict[str, np.ndarray]) -> Iterator[None]:
+    def as_given(self, orders: Sides[np.ndarray]) -> Iterator[None]:
         """Has an error of rows, which are in these orders, give their places as they were given."""
         try:
             yield
@@ -356,33 +357,33 @@ class Sequencer:
         if call.whole is not None and call.whole.loads is not None:
             self.planner.advance(call.whole.loads, self.arrived, call.expiry)
 
-    def _expiry(self, newest: dict[str, int]) -> dict[str, int | None]:
+    def _expiry(self, newest: Sides[int]) -> Sides[int | None]:
         """As of a call with these times."""
         if self._axis is None:
             # Without a window all rows have time 0. Those of a stream that meets a table are met by no later row.
             return {side: 0 if self._spec.static == OTHER[side] else None for side in SIDES}
         return self._axis.expiry(None if self._tracker is None else self._tracker.after(newest))
 
-    def newest_time(self, side: str, table: pa.Table) -> int | None:
+    def newest_time(self, side: Side, table: pa.Table) -> int | None:
         """The newest event time of rows of a side, for the watermark; None where there is none. Raises KeyTypeError."""
         if self._axis is None:
             return None
         columns = self._spec.columns(side)
         return self._greatest(side, table, columns.get("watermark", columns["time"]))
 
-    def greatest_time(self, side: str, table: pa.Table) -> int | None:
+    def greatest_time(self, side: Side, table: pa.Table) -> int | None:
         """The greatest time of rows of a side, for the window; as `newest_time`."""
         return None if self._axis is None else self._greatest(side, table, self._spec.columns(side)["time"])
 
-    def _greatest(self, side: str, table: pa.Table, column: str) -> int | None:
+    def _greatest(self, side: Side, table: pa.Table, column: str) -> int | None:
         assert self._axis is not None
         times, timed = self._axis.encode(side, column_of(table, column))
         times = times if timed is None else times[timed]
         return int(times.max()) if len(times) else None
 
     def _ordered(
-        self, tables: dict[str, pa.Table], pushes: list[tuple[int, int]] | None, whole: WholeCall | None
-    ) -> tuple[dict[str, pa.Table], dict[str, np.ndarray], dict[str, np.ndarray], int | None]:
+        self, tables: Sides[pa.Table], pushes: list[tuple[int, int]] | None, whole: WholeCall | None
+    ) -> tuple[Sides[pa.Table], Sides[np.ndarray], Sides[np.ndarray], int | None]:
         """The tables by sequence value, the order in which their rows then are, those values, and the greatest so
         far."""
         if self._spec.sequence is None:
@@ -413,7 +414,7 @@ class Sequencer:
             values[side] = own
         return ordered, orders, values, last
 
-    def _check_pushes(self, values: dict[str, np.ndarray], counts: np.ndarray) -> None:
+    def _check_pushes(self, values: Sides[np.ndarray], counts: np.ndarray) -> None:
         """Raises OrderError if a sequence value lies before one of an earlier push."""
         both = np.concatenate(_comparable(values["left"], values.get("right", np.zeros(0, np.int64))))
         pushes = np.concatenate([np.repeat(np.arange(len(of)), of) for of in counts])
@@ -432,7 +433,7 @@ class Sequencer:
             f"in an earlier {what}: rows must not go back between {'calls' if what == 'call' else 'pushes'}"
         )
 
-    def sequence_values(self, side: str, table: pa.Table) -> np.ndarray | None:
+    def sequence_values(self, side: Side, table: pa.Table) -> np.ndarray | None:
         """The sequence values of rows of a side in the finer unit of both; None without a sequence column.
 
         Raises
@@ -465,7 +466,7 @@ class Sequencer:
             ).of_rows(side, np.flatnonzero(wrong))
         return values * scale
 
-    def _encode(self, side: str, table: pa.Table, rows: np.ndarray, other_position: np.ndarray) -> _Encoded:
+    def _encode(self, side: Side, table: pa.Table, rows: np.ndarray, other_position: np.ndarray) -> _Encoded:
         """Encodes keys and times of one side, and leaves out the rows that cannot match."""
         columns = self._columns[side]
         keys, valid, others = self.condition.encode(side, table, rows)
@@ -500,7 +501,7 @@ class Sequencer:
             batch = batch.take(np.flatnonzero(valid))
         return _Encoded(batch, newest, never, late_rows)
 
-    def itself(self, batches: dict[str, Batch]) -> np.ndarray:
+    def itself(self, batches: Sides[Batch]) -> np.ndarray:
         """The rows of a call's batches whose own two keys, and whose time twice, satisfy the join: their arrival
         numbers, int64."""
         left, right = batches["left"], batches["right"]

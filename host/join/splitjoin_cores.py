@@ -10,11 +10,12 @@ import dataclasses
 from collections.abc import Iterator
 from typing import cast
 
+from muntin.host.sides import SIDES, Sides
 from muntin.host.engines import SplitJoin
 from muntin.host.errors import IncompleteError, UnsupportedError
 from muntin.host.index import Auto, Index
 from muntin.host.join.boundary_generator import BoundaryGenerator
-from muntin.host.join.engine import SIDES, Call, Counts, EngineSpec, Found, OrderedPairs, Pairs, Punctuation, Want
+from muntin.host.join.engine import Call, Counts, EngineSpec, Found, OrderedPairs, Pairs, Punctuation, Want
 from muntin.host.join.native_engine import NativeEngine
 from muntin.host.join.pacer import Pacer
 from muntin.host.memory import Cores
@@ -48,7 +49,7 @@ class SplitJoinCores(NativeEngine):
         device: Cores,
         spec: EngineSpec,
         generator: BoundaryGenerator,
-        key_bits: dict[str, int],
+        key_bits: Sides[int],
         index: Index,
     ):
         self._cores = cast(SplitJoin, spec.engine)

@@ -25,11 +25,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from muntin.host.sides import OTHER, SIDES, Side, Sides
 from muntin.host.engines import Partitions
 from muntin.host.errors import UnsupportedError, WindowError
 from muntin.host.join.boundary_generator import exact_bound
 from muntin.host.join.condition import Condition
-from muntin.host.join.engine import OTHER
 from muntin.host.join.routes import Loads, Routes, bins_of
 from muntin.host.keys.columns import column_of, column_type
 from muntin.host.keys.content import row_hashes
@@ -83,7 +83,7 @@ class StatelessPlacement:
     ):
         self.count, self.by, self._spec = partitions.count, partitions.by, spec
         self.parts = (self,)
-        self.divided = "right" if spec.how in ("right", "right_anti") or spec.static == "left" else "left"
+        self.divided: Side = "right" if spec.how in ("right", "right_anti") or spec.static == "left" else "left"
         self._kept = spec.kept_columns(self.divided, left, right)
         self._copied = spec.kept_columns(OTHER[self.divided], left, right)
         width = None if name is None else _width_in(name)
@@ -115,7 +115,7 @@ class StatelessPlacement:
         return Loads(epoch, self.count, {"divided": np.zeros(bins_of(self.count), np.int64)}, {}, swappable=False)
 
     def targets(
-        self, side: str, rows: pa.RecordBatch, routes: Routes | None = None, counts: np.ndarray | None = None
+        self, side: Side, rows: pa.RecordBatch, routes: Routes | None = None, counts: np.ndarray | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
         """Where rows of a side go.
 
@@ -155,7 +155,7 @@ class StatelessPlacement:
             masks[_by_content(rows, self._copied, self.count), np.arange(rows.num_rows)] = True
         return homes, masks
 
-    def given(self, side: str, rows: pa.RecordBatch, partition: int) -> np.ndarray:
+    def given(self, side: Side, rows: pa.RecordBatch, partition: int) -> np.ndarray:
         """Which of the late rows of a side that a partition has it gives: each is given by one. Bool, shape (n,)."""
         if side == self.divided:
             return np.ones(rows.num_rows, np.bool_)
@@ -192,9 +192,9 @@ class EqualityPlacement:
         self.count, self._spec = partitions, spec
         self.follows = spec.late == "drop" and not spec.prevailing
         self.parts = (self,)
-        self.divided = "right" if spec.how in ("right", "right_anti") else "left"
-        self._kept = {side: spec.kept_columns(side, left, right) for side in ("left", "right")}
-        self._columns: dict[str, list[tuple[str, pa.DataType]]] = {"left": [], "right": []}
+        self.divided: Side = "right" if spec.how in ("right", "right_anti") else "left"
+        self._kept = {side: spec.kept_columns(side, left, right) for side in SIDES}
+        self._columns: Sides[list[tuple[str, pa.DataType]]] = {"left": [], "right": []}
         for part in spec.equalities:
             kind = _common_type(part, left, right)
             self._columns["left"].append((part.left, kind))
@@ -210,7 +210,7 @@ class EqualityPlacement:
         return Loads(epoch, self.count, rows, {}, swappable=self._spec.how == "inner" and self._spec.form == "rows")
 
     def targets(
-        self, side: str, rows: pa.RecordBatch, routes: Routes | None = None, counts: np.ndarray | None = None
+        self, side: Side, rows: pa.RecordBatch, routes: Routes | None = None, counts: np.ndarray | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
         """As `StatelessPlacement.targets`; -1 of rows that go to more than one."""
         routes = routes or Routes.first(self.count)
@@ -224,7 +224,7 @@ class EqualityPlacement:
         masks = routes.masks(bins, content, divided=side == self.divided, partitions=self.count)
         return np.where(masks.sum(axis=0) == 1, masks.argmax(axis=0), -1).astype(np.int32), masks
 
-    def _bins(self, side: str, rows: pa.RecordBatch) -> np.ndarray:
+    def _bins(self, side: Side, rows: pa.RecordBatch) -> np.ndarray:
         table, columns = pa.Table.from_batches([rows]), []
         for path, kind in self._columns[side]:
             column = column_of(table, path).combine_chunks().cast(kind)
@@ -271,7 +271,7 @@ class FullPlacement:
         return self.parts[2 * partition // self.count].spec(partition)
 
     def targets(
-        self, side: str, rows: pa.RecordBatch, routes: Routes | None = None, counts: np.ndarray | None = None
+        self, side: Side, rows: pa.RecordBatch, routes: Routes | None = None, counts: np.ndarray | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
         """As `StatelessPlacement.targets`, of rows that all are copied."""
         masks = np.concatenate([part.targets(side, rows)[1] for part in self.parts])
@@ -302,7 +302,7 @@ class _Cells:
         part: Predicate,
         left: pa.Schema,
         right: pa.Schema,
-        divided: str,
+        divided: Side,
         partitions: Partitions,
         encoded: int | float | None,
     ):
@@ -372,7 +372,7 @@ class _Cells:
             cells = np.floor(decode_float(keys).astype(np.float64) / self.width)
         return np.nan_to_num(np.clip(cells, -_FAR, _FAR)).astype(np.int64)
 
-    def _encoded(self, side: str, rows: pa.RecordBatch) -> tuple[np.ndarray, np.ndarray | None]:
+    def _encoded(self, side: Side, rows: pa.RecordBatch) -> tuple[np.ndarray, np.ndarray | None]:
         table = pa.Table.from_batches([rows])
         keys, valid, _ = self._condition.encode(side, table, np.arange(len(table)))
         return keys, valid

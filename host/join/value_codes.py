@@ -8,9 +8,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from muntin.host.sides import SIDES, Side, Sides
 from muntin.host.arrow_versions import is_binary_view, is_string_view
 from muntin.host.errors import CapacityError, KeyTypeError
-from muntin.host.join.engine import SIDES
 from muntin.host.keys.float_order import decode_float, encode_float
 from muntin.host.keys.key_type import Family, KeyType, key_types, of_column
 
@@ -53,7 +53,7 @@ class ValueCodes:
         return len(self._codes)
 
     def encode(
-        self, side: str, columns: Sequence[pa.ChunkedArray], rows: np.ndarray
+        self, side: Side, columns: Sequence[pa.ChunkedArray], rows: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray | None]:
         """The code of each row.
 
@@ -142,7 +142,7 @@ class ValueCodes:
                 self._last[side] = grown
         return codes
 
-    def forget(self, oldest: dict[str, int]) -> None:
+    def forget(self, oldest: Sides[int]) -> None:
         """Gives back the codes that no row from these arrival numbers on has, once they may be half of all."""
         if len(self._codes) < self._sweep_at:
             return
@@ -217,11 +217,11 @@ class _Listed(_Words):
 class _NumberLeaf:
     """A column, or a field of a struct, of a type that encodes to 64 bits."""
 
-    def __init__(self, path: dict[str, list[int]], kinds: dict[str, KeyType], names: dict[str, str]):
+    def __init__(self, path: Sides[list[int]], kinds: Sides[KeyType], names: Sides[str]):
         self._path, self._kinds, self._names = path, kinds, names
         self._unit = min(kind.unit for kind in kinds.values())
 
-    def words(self, side: str, column: pa.ChunkedArray) -> _Words:
+    def words(self, side: Side, column: pa.ChunkedArray) -> _Words:
         column, kind = comparable_values(_field(column, self._path[side])), self._kinds[side]
         with of_column(self._names[side], side):
             keys, valid = kind.encode(column)
@@ -238,10 +238,10 @@ class _NumberLeaf:
 class _ValueLeaf:
     """A column, or a field of a struct, of text, bytes or truth values."""
 
-    def __init__(self, path: dict[str, list[int]]):
+    def __init__(self, path: Sides[list[int]]):
         self._path = path
 
-    def words(self, side: str, column: pa.ChunkedArray) -> _Words:
+    def words(self, side: Side, column: pa.ChunkedArray) -> _Words:
         column = comparable_values(_field(column, self._path[side]))
         array = pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
         null = pc.is_null(array).to_numpy(zero_copy_only=False) if array.null_count else None
@@ -254,17 +254,17 @@ class _ValueLeaf:
 class _PresenceLeaf:
     """Whether a struct is there."""
 
-    def __init__(self, path: dict[str, list[int]]):
+    def __init__(self, path: Sides[list[int]]):
         self._path = path
 
-    def words(self, side: str, column: pa.ChunkedArray) -> _Words:
+    def words(self, side: Side, column: pa.ChunkedArray) -> _Words:
         column = _field(column, self._path[side])
         null = pc.is_null(column).to_numpy() if column.null_count else None
         return _Words(np.zeros(len(column), np.int64), null)
 
 
 def _leaves(
-    left: pa.DataType, left_name: str, right: pa.DataType, right_name: str, path: dict[str, list[int]] | None = None
+    left: pa.DataType, left_name: str, right: pa.DataType, right_name: str, path: Sides[list[int]] | None = None
 ) -> list[_NumberLeaf | _ValueLeaf | _PresenceLeaf]:
     """The plain columns that two columns are compared by: themselves, or the fields of structs, in order."""
     path = {side: [] for side in SIDES} if path is None else path

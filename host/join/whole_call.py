@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from muntin.host.sides import SIDES, Side, Sides
 from muntin.host.errors import ProtocolError
-from muntin.host.join.engine import SIDES
 from muntin.host.join.routes import Loads
 from muntin.host.join.sequencer import Sequencer
 from muntin.host.keys.content import mixed, row_hashes
@@ -48,19 +48,19 @@ class WholeCall:
         How rows lie in bins, where partitions follow the data.
     """
 
-    newest: dict[str, int]
+    newest: Sides[int]
     sequence: tuple[int, int] | None = None
     order: np.ndarray | None = None
-    rows: dict[str, np.ndarray] = dataclasses.field(default_factory=dict)
+    rows: Sides[np.ndarray] = dataclasses.field(default_factory=dict)
     loads: Loads | None = None
 
-    def arrived(self, side: str) -> int:
+    def arrived(self, side: Side) -> int:
         """Rows of a side in all partitions, for count windows."""
         assert self.order is not None
         right = int(np.count_nonzero(self.order))
         return right if side == "right" else len(self.order) - right
 
-    def other_position(self, side: str) -> np.ndarray:
+    def other_position(self, side: Side) -> np.ndarray:
         """For each row of a side in all partitions, int64, how many rows of the other one came before it."""
         assert self.order is not None
         own = self.order if side == "right" else ~self.order
@@ -113,16 +113,16 @@ class CallPart:
     def __init__(self, spec: JoinSpec, left: pa.Schema, right: pa.Schema, partitions: int, loads: Loads | None = None):
         self._loads = loads
         self._sequencer = Sequencer(spec, left, right)
-        self._roles = {"left": SIDES if spec.self_join else ("left",), "right": ("right",)}
+        self._roles: Sides[tuple[Side, ...]] = {"left": SIDES if spec.self_join else ("left",), "right": ("right",)}
         self._alone = partitions == 1  # it sees all rows by itself
         self._placed = spec.counted and not self._alone
-        self._newest: dict[str, int] = {}
+        self._newest: Sides[int] = {}
         self._sequence: tuple[int, int] | None = None
         self.rows = 0
         self.digest = 0
 
     def add(
-        self, side: str, rows: pa.RecordBatch, numbers: np.ndarray | None = None, loads: np.ndarray | None = None
+        self, side: Side, rows: pa.RecordBatch, numbers: np.ndarray | None = None, loads: np.ndarray | None = None
     ) -> pa.RecordBatch | None:
         """Takes rows of a side.
 
@@ -185,7 +185,7 @@ def places_in(places: pa.RecordBatch, partition: int, own: np.ndarray) -> pa.Rec
     return pa.RecordBatch.from_arrays([*places.columns[:-1], told], schema=PLACES_SCHEMA)
 
 
-def row_digest(side: str, rows: pa.RecordBatch) -> tuple[np.ndarray, int]:
+def row_digest(side: Side, rows: pa.RecordBatch) -> tuple[np.ndarray, int]:
     """A hash of each row of a side, uint64, shape (n,), and their sum modulo 2**63."""
     hashes = mixed(row_hashes(rows) ^ _SALTS[side])
     return hashes, int(np.sum(hashes, dtype=np.uint64)) % (1 << 63)
@@ -210,7 +210,7 @@ def whole_call(
     ProtocolError
         The parts cannot be read.
     """
-    newest: dict[str, int] = {}
+    newest: Sides[int] = {}
     ends: list[int] = []
     try:
         for part in parts:

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from muntin.host.sides import SIDES, Side
 from muntin.host.aggregates import Aggregate
 from muntin.host.devices import Device
 from muntin.host.engines import EngineKind, Inner, Outer, Partitions
@@ -22,7 +23,6 @@ from muntin.host.errors import KafkaError, MuntinError, SchemaError, StateError,
 from muntin.host.frames import ArrowColumns, as_schema
 from muntin.host.index import Index
 from muntin.host.join.collector import MAX_ROWS
-from muntin.host.join.engine import SIDES
 from muntin.host.join.late_rows import marked_schema
 from muntin.host.kafka.formats import Arrow, Format, Json, cut
 from muntin.host.kafka.sinks import CallbackSink, Letter, Sink, TopicSink
@@ -220,7 +220,7 @@ class KafkaJoin:
         self._tried(self._open)
 
     @property
-    def _sides(self) -> list[tuple[str, str]]:
+    def _sides(self) -> list[tuple[Side, str]]:
         """The sides that have a topic, with it."""
         return list(zip(SIDES, self._topics, strict=False))
 
@@ -399,7 +399,7 @@ class KafkaJoin:
             else:
                 return self._give(join.last_batch + 1, marked(join, blocks, self._schema))
 
-    def _readable(self, side: str, messages: list[Any]) -> tuple[list[Any], pa.Table | None]:
+    def _readable(self, side: Side, messages: list[Any]) -> tuple[list[Any], pa.Table | None]:
         """Those messages that can be read, and their rows."""
         if not messages:
             return [], None
@@ -411,7 +411,7 @@ class KafkaJoin:
         return readable, pa.concat_tables(tables) if tables else None
 
     def _accepted(
-        self, side: str, messages: list[Any], table: pa.Table | None, error: MuntinError
+        self, side: Side, messages: list[Any], table: pa.Table | None, error: MuntinError
     ) -> tuple[list[Any], pa.Table | None]:
         """Those messages none of whose rows the join has refused, and their rows."""
         assert table is not None

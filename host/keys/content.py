@@ -10,13 +10,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from muntin.host.sides import SIDES
 from muntin.host.arrow_versions import LIST_VIEW_ARRAYS
 from muntin.host.errors import ReplayError
 
 _MULTIPLIER = 0x9E3779B97F4A7C15  # odd, so that it has an inverse modulo 2**64
 _INVERSE = pow(_MULTIPLIER, -1, 1 << 64)
 _NULL = np.uint64(0x632BE59BD9B4E019)
-_SIDES = ("left", "right")
 _LISTS = (pa.ListArray, pa.LargeListArray, pa.FixedSizeListArray, *LIST_VIEW_ARRAYS)
 _MOST_BYTES = 1 << 26  # of rows that are hashed at a time: text takes many times its bytes
 
@@ -28,8 +28,8 @@ class Content:
     """
 
     def __init__(self) -> None:
-        self._counts = dict.fromkeys(_SIDES, 0)
-        self._sums = dict.fromkeys(_SIDES, 0)
+        self._counts: dict[str, int] = dict.fromkeys(SIDES, 0)
+        self._sums: dict[str, int] = dict.fromkeys(SIDES, 0)
 
     def add(self, side: str, rows: pa.RecordBatch) -> None:
         """Takes rows of one side."""
@@ -39,13 +39,13 @@ class Content:
     @property
     def digest(self) -> dict[str, str]:
         """For each side a text, such as ``"120 rows, 9f3c..."``."""
-        return {side: f"{self._counts[side]:,} rows, {self._sums[side] % (1 << 64):016x}" for side in _SIDES}
+        return {side: f"{self._counts[side]:,} rows, {self._sums[side] % (1 << 64):016x}" for side in SIDES}
 
     @classmethod
     def of(cls, left: pa.Table | None, right: pa.Table | None) -> Content:
         """That of two tables."""
         content = cls()
-        for side, table in zip(_SIDES, (left, right), strict=True):
+        for side, table in zip(SIDES, (left, right), strict=True):
             for batch in [] if table is None else table.to_batches():
                 content.add(side, batch)
         return content
@@ -69,7 +69,7 @@ def check_repeat(batch: int, known: dict[str, str] | None, rows: Iterable[tuple[
 
 def check_same(batch: int, known: dict[str, str], found: dict[str, str]) -> None:
     """Raises ReplayError where two digests of a batch differ."""
-    for side in _SIDES:
+    for side in SIDES:
         if known[side] != found[side]:
             raise other_rows(batch, found[side], known[side], side)
 

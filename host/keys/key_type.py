@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from muntin.host.sides import Side
 from muntin.host.errors import KeyTypeError
 from muntin.host.keys.float_order import decode_float, encode_float
 
@@ -149,7 +150,7 @@ class KeyType:
 
 
 @contextmanager
-def of_column(name: str, side: str) -> Iterator[None]:
+def of_column(name: str, side: Side) -> Iterator[None]:
     """Has a KeyTypeError of values in here name their column and side."""
     try:
         yield

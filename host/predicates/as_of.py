@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
+from muntin.host.sides import Side
 from muntin.host.errors import PredicateError
 from muntin.host.predicates.all_of import AllOf, one_sided
 from muntin.host.predicates.literal import bound_from_json, bound_to_json, check_bound, comparable
@@ -97,11 +98,11 @@ class AsOf:
 
     __rand__ = __and__
 
-    def names(self, side: str) -> list[str]:
+    def names(self, side: Side) -> list[str]:
         """The `by` columns of a side."""
         return [pair[side == "right"] for pair in self.by]
 
-    def time(self, side: str) -> str:
+    def time(self, side: Side) -> str:
         """The time column of a side."""
         return self.left_time if side == "left" else self.right_time
 

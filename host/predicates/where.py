@@ -7,6 +7,7 @@ import datetime as dt
 from fractions import Fraction
 from typing import Any
 
+from muntin.host.sides import Side
 from muntin.host.errors import PredicateError
 from muntin.host.keys.constants import Moment, plain
 from muntin.host.keys.key_type import Family
@@ -48,7 +49,7 @@ class Where(Combined):
     >>> on = Compare("venue", "=", "venue") & Where("right", "size", ">=", 100)
     """
 
-    side: str
+    side: Side
     column: str
     op: str
     value: Any

@@ -8,6 +8,7 @@ import json
 from functools import cached_property
 from typing import Any, Self
 
+from muntin.host.sides import Side
 from muntin.host.aggregates import aggregate_from_dict, open_aggregates
 from muntin.host.engines import EngineKind, Inner, Outer, engine_from_dict, open_engine_kind, open_order
 from muntin.host.errors import PredicateError, SchemaError, UnsupportedError, WindowError
@@ -24,7 +25,7 @@ _HOW_SPELLINGS = {
     "leftsemi": "left_semi", "anti": "left_anti", "leftanti": "left_anti", "rightanti": "right_anti",
     "cross": "inner",
 }  # fmt: skip
-_UNMATCHED = {
+_UNMATCHED: dict[str, tuple[Side, ...]] = {
     "left": ("left",), "right": ("right",), "full": ("left", "right"), "left_anti": ("left",), "right_anti": ("right",),
 }  # fmt: skip
 
@@ -60,7 +61,7 @@ class JoinFields:
     itself: bool = False
     aggregates: Any = ()
     at: str = "arrival"
-    static: str | None = None
+    static: Side | None = None
     keys: Any = ()
     late: str = "drop"
 
@@ -237,7 +238,7 @@ class JoinFields:
         return self.left is None and self.within is None and self.as_of is None
 
     @cached_property
-    def unmatched(self) -> tuple[str, ...]:
+    def unmatched(self) -> tuple[Side, ...]:
         """The sides whose rows come out where they have matched nothing."""
         return _UNMATCHED.get(self.how, ())
 
@@ -253,7 +254,7 @@ class JoinFields:
         return self.how in ("left_semi", "left_anti")
 
     @cached_property
-    def tracked(self) -> tuple[str, ...]:
+    def tracked(self) -> tuple[Side, ...]:
         """The sides whose rows are remembered as matched or not."""
         return ("left",) if self.left_alone else self.unmatched
 

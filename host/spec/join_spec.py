@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Literal
 
 import pyarrow as pa
 
+from muntin.host.sides import OTHER, SIDES, Side, Sides
 from muntin.host.errors import KeyTypeError, SchemaError, UnsupportedError
 from muntin.host.index import Index
 from muntin.host.join.aggregate_plan import AggregatePlan, columns_of, window_of
@@ -28,6 +30,10 @@ RANGES_SCHEMA = pa.schema(
     ]
 )  # fmt: skip
 COUNTS_SCHEMA = pa.schema([("side", pa.string()), ("row", pa.int64()), ("matches", pa.int64())])
+
+OutputSide = Side | Literal["both"]
+OutputColumn = tuple[OutputSide, str, str]
+"""The side of a column of the result ("both": one of `keys` in a full join), its name there, its name in the result."""
 
 
 @public("muntin")
@@ -118,7 +124,9 @@ class JoinSpec(JoinFields):
     def plan(self, left_schema: pa.Schema, right_schema: pa.Schema, *, apart: bool = False) -> AggregatePlan:
         """How the aggregates of columns of these types are made; `apart` as of `AggregatePlan`. Raises SchemaError,
         KeyTypeError."""
-        schemas = {"right": right_schema} if self.closing else {"left": left_schema, "right": right_schema}
+        schemas: Sides[pa.Schema] = {"left": left_schema, "right": right_schema}
+        if self.closing:
+            del schemas["left"]
         kinds = [column_type(schema, name) for schema, name in self._times(left_schema, right_schema)]
         windows = [window_of(each, self.within, kinds) for each in self.aggregates]
         return AggregatePlan(self.aggregates, schemas, windows, apart=apart)
@@ -135,7 +143,7 @@ class JoinSpec(JoinFields):
         PredicateError, WindowError
             If a bound does not fit the type of its column.
         """
-        for side, schema in (("left", left_schema), ("right", right_schema)):
+        for side, schema in zip(SIDES, (left_schema, right_schema), strict=True):
             self.check_side(side, schema)
         if self.self_join and not left_schema.equals(right_schema):
             raise SchemaError("the two sides of a self join are one stream, but their columns differ")
@@ -154,14 +162,13 @@ class JoinSpec(JoinFields):
         if self.form in ("counts", "ranges"):
             return COUNTS_SCHEMA if self.form == "counts" else RANGES_SCHEMA
         fields = []
-        for side, column, name in self.output_columns(left_schema, right_schema):
-            field = (left_schema if side == "left" else right_schema).field(column).with_name(name)
-            if side == "both":
+        for of, column, name in self.output_columns(left_schema, right_schema):
+            if of == "both":
                 fields.append(self._key_field(column, left_schema, right_schema))
                 continue
+            field = (left_schema if of == "left" else right_schema).field(column).with_name(name)
             # A side's columns are NULL where a row of the other side comes out unmatched.
-            other = "right" if side == "left" else "left"
-            fields.append(field.with_nullable(True) if other in self.unmatched and not self.left_alone else field)
+            fields.append(field.with_nullable(True) if OTHER[of] in self.unmatched and not self.left_alone else field)
         return pa.schema(fields)
 
     @staticmethod
@@ -183,17 +190,16 @@ class JoinSpec(JoinFields):
         field = left if left.metadata == right.metadata else left.remove_metadata()  # such as an enumeration's values
         return field.with_nullable(left.nullable or right.nullable)
 
-    def output_columns(self, left_schema: pa.Schema, right_schema: pa.Schema) -> list[tuple[str, str, str]]:
-        """Of each column of a result of rows: its side ("both": one of `keys` in a full join), its name there, its name
-        in the result.
+    def output_columns(self, left_schema: pa.Schema, right_schema: pa.Schema) -> list[OutputColumn]:
+        """The columns of a result of rows.
 
         Raises
         ------
         SchemaError
             If the suffix does not tell names apart, or `select` names a column that the result has not.
         """
-        of_keys = "both" if self.how == "full" else "right" if self.how.startswith("right") else "left"
-        columns = {name: (of_keys, name, name) for name in self.keys}
+        of_keys: OutputSide = "both" if self.how == "full" else "right" if self.how.startswith("right") else "left"
+        columns: dict[str, OutputColumn] = {name: (of_keys, name, name) for name in self.keys}
         columns |= {name: ("left", name, name) for name in left_schema.names if name not in columns}
         for column in () if self.left_alone or self.closing else right_schema.names:
             if column in self.keys:
@@ -211,7 +217,7 @@ class JoinSpec(JoinFields):
                 raise SchemaError(f"select= names {name!r}, which the result has not: it has {', '.join(columns)}")
         return [columns[name] for name in self.select]
 
-    def kept_columns(self, side: str, left_schema: pa.Schema, right_schema: pa.Schema) -> list[str]:
+    def kept_columns(self, side: Side, left_schema: pa.Schema, right_schema: pa.Schema) -> list[str]:
         """The columns of a side that the join reads or gives out, in the order in which the side has them; one at
         least, as Arrow does not count the rows of tables without columns."""
         schema = left_schema if side == "left" else right_schema
@@ -244,7 +250,7 @@ class JoinSpec(JoinFields):
             )
         return pa.schema([*first, *fields])
 
-    def check_side(self, side: str, schema: pa.Schema) -> None:
+    def check_side(self, side: Side, schema: pa.Schema) -> None:
         """Checks the columns of one side for themselves. Raises as `output_schema`."""
         names = schema.names
         twice = {name for name in names if names.count(name) > 1}
@@ -284,7 +290,7 @@ class JoinSpec(JoinFields):
                     "use integers, timestamps or dates"
                 )
 
-    def columns(self, side: str) -> dict[str, str]:
+    def columns(self, side: Side) -> dict[str, str]:
         """The columns a side must have beside those of the condition, by their role."""
         columns = {}
         if self.within is not None:
@@ -297,13 +303,13 @@ class JoinSpec(JoinFields):
             columns["sequence"] = self.sequence
         return columns
 
-    def needed_columns(self, side: str, schema: pa.Schema) -> set[str]:
+    def needed_columns(self, side: Side, schema: pa.Schema) -> set[str]:
         """Every column of a side that the join reads."""
         paths = [column for column, _ in condition_columns(self.on, side)] + list(self.columns(side).values())
         paths += [path for aggregate in self.aggregates for path in columns_of(aggregate, side, schema)]
         return {root_column(schema, path) for path in paths}
 
-    def sequence_scales(self, left_schema: pa.Schema, right_schema: pa.Schema) -> dict[str, int]:
+    def sequence_scales(self, left_schema: pa.Schema, right_schema: pa.Schema) -> Sides[int]:
         """What each side's sequence values are multiplied by to meet the finer unit of the two.
 
         Raises
@@ -365,7 +371,7 @@ class JoinSpec(JoinFields):
     def time_axis(self, left_schema: pa.Schema, right_schema: pa.Schema) -> TimeAxis | AsOfAxis | None:
         """The time axis of a time window or an as-of join, else None. Raises KeyTypeError, WindowError."""
         if (on := self.as_of) is not None:
-            kinds = (column_type(s, on.time(side)) for side, s in (("left", left_schema), ("right", right_schema)))
+            kinds = (column_type(s, on.time(side)) for side, s in zip(SIDES, (left_schema, right_schema), strict=True))
             return AsOfAxis(on, self.watermark, *kinds)
         if self.within is None:
             return None

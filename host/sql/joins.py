@@ -10,10 +10,11 @@ import pyarrow as pa
 from sqlglot import exp
 from sqlglot.tokens import TokenType
 
+from muntin.host.sides import SIDES, Sides
 from muntin.host.errors import SqlError
 from muntin.host.predicates import AsOf
 from muntin.host.sql.condition import Reader
-from muntin.host.sql.terms import SIDES, Apart, Column, Node, Source
+from muntin.host.sql.terms import Apart, Column, Node, Source
 from muntin.host.sql.text import leaves, told
 
 _HOW = {
@@ -103,9 +104,9 @@ class Step:
         return self.join.args.get("match_condition")
 
     @property
-    def schemas(self) -> dict[str, pa.Schema]:
+    def schemas(self) -> Sides[pa.Schema]:
         """The columns of both sides."""
-        fields: dict[str, dict[str, pa.Field]] = {side: {} for side in SIDES}
+        fields: Sides[dict[str, pa.Field]] = {side: {} for side in SIDES}
         for each in self.before:
             for column, name in each.names.items():
                 fields[each.side].setdefault(name, each.schema.field(column).with_name(name))

@@ -12,12 +12,13 @@ import pyarrow as pa
 from sqlglot import exp
 from sqlglot.dialects.dialect import Dialect
 
+from muntin.host.sides import SIDES, Side, Sides
 from muntin.host.errors import MuntinError, SqlError, UnsupportedError, WindowError
 from muntin.host.spec import JoinSpec
 from muntin.host.sql.condition import Reader, sides_of
 from muntin.host.sql.joins import Operand, Step, leave_behind, place_where, random_call, steps
 from muntin.host.sql.names import Outputs, inner_columns
-from muntin.host.sql.terms import SIDES, Node, Source, known
+from muntin.host.sql.terms import Node, Source, known
 from muntin.host.sql.text import argument, told
 from muntin.host.windows import Rows, Within
 from muntin.host.windows.rows import of_sides
@@ -465,11 +466,11 @@ class Query:
         engine, how = self.engine, step.how
         kept = [*dict.fromkeys(needed)]
         needed = [*needed, *step.names(self.reader, behind=True)]
-        tables = {"left": left, "right": right}
-        rows = {}
+        tables: Sides[Any] = {"left": left, "right": right}
+        rows: Sides[str] = {}
         if how != "inner":
             rows = {side: self.unique("row") for side in SIDES}
-            tables = {side: engine.numbered(table, rows[side]) for side, table in tables.items()}
+            tables = {side: engine.numbered(tables[side], rows[side]) for side in SIDES}
         joined = dataclasses.replace(step, how="inner")
         frame = self._join(
             joined, tables["left"], tables["right"], [*needed, *rows.values()], name=name, single=single, ordered=False
@@ -485,7 +486,7 @@ class Query:
             for side, of in tables.items()
         }
 
-        def of_side(side: str, word: str) -> str:
+        def of_side(side: Side, word: str) -> str:
             row = rows[side]
             return (
                 f'SELECT {", ".join(columns[side])} FROM "{side}" WHERE "{row}" {word} (SELECT "{row}" FROM "{table}")'
@@ -499,7 +500,7 @@ class Query:
                 [f'SELECT * FROM "{table}"', *(of_side(side, "NOT IN") for side in alone)]
             )
         made = self.engine.reads.parse(text)[0]
-        return self._finished(made, {table: frame, **tables})
+        return self._finished(made, {table: frame, "left": tables["left"], "right": tables["right"]})
 
     def _join(
         self, step: Step, left: Any, right: Any, needed: list[str], *, name: str, single: bool, ordered: bool
@@ -519,7 +520,7 @@ class Query:
             made = self._computed(step, left, right, error)
             left, right, columns = made.left, made.right, made.columns
             other = Reader(made.text)
-            schemas = {"left": engine.schema(left, "left"), "right": engine.schema(right, "right")}
+            schemas: Sides[pa.Schema] = {"left": engine.schema(left, "left"), "right": engine.schema(right, "right")}
             other.know(sides_of(schemas["left"], schemas["right"]), schemas)
             try:
                 tree = other.condition()

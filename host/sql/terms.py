@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from muntin.host.sides import Side
 from muntin.host.keys.columns import has_column, root_column
 from muntin.host.keys.constants import exact_float
 from muntin.host.keys.durations import duration_text
@@ -17,7 +18,6 @@ from muntin.host.keys.key_type import NANOS_PER_DAY, Family, KeyType
 from muntin.host.predicates import AnyOf, Band, Compare, Predicate, Where
 from muntin.host.windows import Within
 
-SIDES = ("left", "right")
 Node = Any  # of sqlglot's tree
 TIMES = (Family.DATE, Family.TIMESTAMP, Family.TIMESTAMP_TZ, Family.DURATION, Family.TIME)
 
@@ -41,7 +41,7 @@ class Source:
     """
 
     alias: str
-    side: str
+    side: Side
     schema: pa.Schema
     names: Mapping[str, str]
     hidden: frozenset[str] = frozenset()
@@ -75,7 +75,7 @@ def known(name: str, among: Iterable[str], quoted: bool) -> str | None:
 
 @dataclasses.dataclass(frozen=True)
 class Column:
-    side: str
+    side: Side
     path: str
     node: Node
 

@@ -27,8 +27,8 @@ import numpy as np
 import pyarrow as pa
 import xxhash
 
+from muntin.host.sides import SIDES, Side, Sides
 from muntin.host.errors import StateError, StateTakenError
-from muntin.host.join.engine import SIDES
 from muntin.host.join.kept_types import kept
 from muntin.host.state.store import Store
 from muntin.host.tracing import carried, span
@@ -83,12 +83,12 @@ class Record:
     batch: int
     join: dict[str, Any]
     before: dict[str, Any]
-    end: dict[str, int]
+    end: Sides[int]
     file: str
     digest: str
     size: int
-    parts: dict[str, list[int]]
-    matched: dict[str, str]
+    parts: Sides[list[int]]
+    matched: Sides[str]
     whole: dict[str, Any] | None = None
     first: int | None = None
     pushes: str | None = None
@@ -126,7 +126,7 @@ class StateLog:
         self.store = store
         self._owner = secrets.token_hex(4)
         self._writer: ThreadPoolExecutor | None = None
-        self._oldest: dict[str, int] | None = None  # as of `commit`
+        self._oldest: Sides[int] | None = None  # as of `commit`
         self.cut_short: int | None = None
         self.files, self.seconds = 0, 0.0
         self.sender: list[str] | None = None
@@ -192,7 +192,7 @@ class StateLog:
 
     # Reading
 
-    def rows(self, record: Record) -> tuple[dict[str, pa.Table], dict[str, np.ndarray]]:
+    def rows(self, record: Record) -> tuple[dict[str, pa.Table], Sides[np.ndarray]]:
         """The tables of a call by name, and by side the numbers of rows, int64, that it has matched for the first time.
 
         Raises
@@ -206,7 +206,7 @@ class StateLog:
                 f"the state's file {self.store.path(record.file)} is damaged: it has {len(data):,} bytes of "
                 f"{record.size:,}, or another checksum. Restore it from a copy, or start with empty state"
             )
-        tables = {}
+        tables: dict[str, pa.Table] = {}
         for part, (first, length) in record.parts.items():
             with pa.ipc.open_stream(pa.py_buffer(data)[first : first + length]) as reader:
                 tables[part] = reader.read_all()
@@ -232,7 +232,7 @@ class StateLog:
         tables: dict[str, pa.Table],
         join: dict[str, Any],
         before: dict[str, Any],
-        end: dict[str, int],
+        end: Sides[int],
         *,
         whole: dict[str, Any] | None = None,
         pushes: list[tuple[int, int]] | None = None,
@@ -292,7 +292,7 @@ class StateLog:
         return {"number": number, "file": name, "digest": _checksum(*pieces), "size": size, "parts": parts}
 
     def commit(
-        self, begun: Future[dict[str, Any]], matched: dict[str, np.ndarray], oldest: dict[str, int] | None = None
+        self, begun: Future[dict[str, Any]], matched: Sides[np.ndarray], oldest: Sides[int] | None = None
     ) -> None:
         """Waits until a call is durable. The call must have its result by now: it cannot be taken back.
 
@@ -403,7 +403,7 @@ class StateLog:
             self._writer = None
 
 
-def _before(record: Record, oldest: dict[str, int]) -> bool:
+def _before(record: Record, oldest: Sides[int]) -> bool:
     """Whether all rows of a call are before these numbers."""
     return all(record.end[side] <= oldest[side] for side in SIDES)
 
@@ -485,7 +485,7 @@ def schema_of(text: str) -> pa.Schema:
     return pa.ipc.read_schema(pa.py_buffer(base64.b64decode(text)))
 
 
-def under(schema: pa.Schema, table: pa.Table, side: str, place: str) -> pa.Table:
+def under(schema: pa.Schema, table: pa.Table, side: Side, place: str) -> pa.Table:
     """Rows of a log, of the columns that a join needs today, as it keeps them: those that were added since are NULL.
 
     Raises

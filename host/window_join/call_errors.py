@@ -7,6 +7,7 @@ from contextlib import contextmanager
 
 import pyarrow as pa
 
+from muntin.host.sides import Side
 from muntin.host.devices import Device
 from muntin.host.errors import CapacityError, DeviceError, MuntinError, ResultTooLargeError, SchemaError
 from muntin.host.window_join.plan import JoinPlan, SideColumns
@@ -63,7 +64,7 @@ def of_output(plan: JoinPlan) -> Iterator[None]:
         raise SchemaError(f"pyarrow cannot make the result of this call: {error}. {_columns(plan.columns)}") from error
 
 
-def _columns(kept: Mapping[str, SideColumns]) -> str:
+def _columns(kept: Mapping[Side, SideColumns]) -> str:
     """The columns that are kept, for an error that pyarrow gives without a name."""
     sides = (
         f"{side}: " + ", ".join(f"{field.name!r} {field.type}" for field in columns.schema)

@@ -11,13 +11,14 @@ from typing import Any
 
 import pyarrow as pa
 
+from muntin.host.sides import OTHER, SIDES, Side, Sides
 from muntin.host.arrays import PooledArrays
 from muntin.host.devices import Device, open_device
 from muntin.host.engines import Partitions
 from muntin.host.errors import DeviceError, ReplayError, SchemaError, UnsupportedError
 from muntin.host.frames import ArrowRows, as_table, as_tables
 from muntin.host.join.collector import Collector
-from muntin.host.join.engine import OTHER, SIDES, Call
+from muntin.host.join.engine import Call
 from muntin.host.join.late_rows import late_rows
 from muntin.host.join.routes import Routes
 from muntin.host.join.row_log import empty_table
@@ -56,7 +57,7 @@ class Calls:
     journal: Journal
 
     def __init__(
-        self, spec: JoinSpec, collector: Collector, device: str | Device, schemas: dict[str, pa.Schema],
+        self, spec: JoinSpec, collector: Collector, device: str | Device, schemas: Sides[pa.Schema],
         state: str | Path | None, partitions: int | Partitions, table: ArrowRows | KeptTable | None = None,
         fixed: dict[str, Any] | None = None,
     ):  # fmt: skip
@@ -283,7 +284,7 @@ class Calls:
             finally:
                 traced.end()
 
-    def _tables_of(self, left: ArrowRows | None, right: ArrowRows | None) -> dict[str, pa.Table | None]:
+    def _tables_of(self, left: ArrowRows | None, right: ArrowRows | None) -> Sides[pa.Table | None]:
         """The rows of both sides, as a caller gives them."""
         schemas = self.journal.plan.schemas
         sides = {f"the {side} batch": side for side in SIDES}
@@ -291,7 +292,7 @@ class Calls:
         tables = as_tables(given, {what: schemas[side] for what, side in sides.items() if side in schemas})
         return {side: tables.get(what) for what, side in sides.items()}
 
-    def _learn(self, tables: Mapping[str, pa.Table | None]) -> None:
+    def _learn(self, tables: Mapping[Side, pa.Table | None]) -> None:
         """Has the columns of batches be those of their sides."""
         plan = self.journal.plan
         for side, table in tables.items():
@@ -303,7 +304,7 @@ class Calls:
     # Figures
 
     @property
-    def late(self) -> dict[str, pa.Table]:
+    def late(self) -> Sides[pa.Table]:
         if self.spec.late != "keep":
             raise UnsupportedError("late rows are dropped: give late='keep' when the join is made")
         with self.turn():

@@ -6,11 +6,11 @@ from typing import Any
 
 import pyarrow as pa
 
+from muntin.host.sides import SIDES, Sides
 from muntin.host.arguments import is_name
 from muntin.host.devices import Device
 from muntin.host.errors import DeviceError, SchemaError, StateError, UnsupportedError, WindowError
 from muntin.host.frames import ArrowColumns, ArrowRows, as_schema, as_table
-from muntin.host.join.engine import SIDES
 from muntin.host.keys.constants import whole_number
 from muntin.host.spec import JoinSpec
 
@@ -19,8 +19,8 @@ BLOCK_BYTES = 32 << 20
 
 
 def given_join(
-    options: dict[str, Any], tables: dict[str, ArrowRows | None], columns: dict[str, ArrowColumns | None]
-) -> tuple[JoinSpec, dict[str, pa.Schema], pa.Table | None]:
+    options: dict[str, Any], tables: Sides[ArrowRows | None], columns: Sides[ArrowColumns | None]
+) -> tuple[JoinSpec, Sides[pa.Schema], pa.Table | None]:
     """The specification, the columns of the sides that are known, and the table that stands for a side.
 
     Parameters
@@ -51,7 +51,7 @@ def given_join(
     return spec, schemas, next(iter(known.values()), None)
 
 
-def given_columns(columns: dict[str, ArrowColumns | None]) -> dict[str, pa.Schema]:
+def given_columns(columns: Sides[ArrowColumns | None]) -> Sides[pa.Schema]:
     """The columns of the sides for which some are given. Raises SchemaError."""
     return {side: as_schema(f"{side}_schema", given) for side, given in columns.items() if given is not None}
 

@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from muntin.host.sides import OTHER, SIDES, Sides
 from muntin.host.errors import StateError
-from muntin.host.join.engine import OTHER, SIDES, Call
+from muntin.host.join.engine import Call
 from muntin.host.join.routes import Loads, RoutePlanner, Routes
 from muntin.host.join.sequencer import SequencedCall
 from muntin.host.join.whole_call import WholeCall
@@ -72,7 +73,7 @@ class Journal:
         self.pipeline: Pipeline | None = None
         self.log: StateLog | None = None
         self.last_batch, self.last_tag = -1, None
-        self.late: dict[str, pa.Table] = {}
+        self.late: Sides[pa.Table] = {}
         self.table: GivenTable | KeptTable | None = None
         self._met: str | None = None  # the digest of the table that is in its window
         self._newest: Record | None = None  # of the log, whose rows are not in the windows yet
@@ -87,7 +88,7 @@ class Journal:
 
     # The pipeline
 
-    def logged_columns(self, schemas: dict[str, pa.Schema]) -> dict[str, pa.Schema]:
+    def logged_columns(self, schemas: Sides[pa.Schema]) -> Sides[pa.Schema]:
         """The columns of each side, as they are given, else as they are in the log. Raises StateError where the log is
         of another join."""
         if self.log is None or not self.log.records:
@@ -148,7 +149,7 @@ class Journal:
         """The result of a call, as of `Pipeline.run`, which has the caller's number; None: it is in the log already."""
         pipeline, log = self.opened(), self.log if number is not None else None
         begun: Future[dict[str, Any]] | None = None
-        needed: dict[str, int] = {}
+        needed: Sides[int] = {}
         try:
             if log is not None and number is not None:
                 # To repeat this call takes what the windows hold before it.
@@ -186,9 +187,10 @@ class Journal:
 
     def _begin(self, log: StateLog, call: SequencedCall, number: int) -> Future[dict[str, Any]]:
         """Starts to write the rows of a call."""
-        sent, values = {side: call.tables[side] for side in self.plan.streams}, None
+        sent: dict[str, pa.Table] = {side: call.tables[side] for side in self.plan.streams}
+        values = None
         if call.whole is not None:
-            own = {side: call.numbers[side] - call.first[side] for side in sent}  # as they lie in the file
+            own = {side: call.numbers[side] - call.first[side] for side in self.plan.streams}  # as they lie in the file
             values, places = dataclasses.replace(call.whole, rows=own).to_tables()
             sent |= places
         before, definition = self.opened().sequencer.state, self._definition()
@@ -224,7 +226,7 @@ class Journal:
             call = pipeline.sequence(tables, self.log.pushes(record), whole, block_bytes=block_bytes)
             return call, pipeline.admit(call)
 
-    def check_same(self, record: Record, given: dict[str, pa.Table | None]) -> None:
+    def check_same(self, record: Record, given: Sides[pa.Table | None]) -> None:
         """Raises ReplayError unless these are the rows of a call of the log, columns added since aside."""
         assert self.log is not None
         logged = self.log.rows(record)[0]
@@ -273,14 +275,12 @@ class Journal:
             tables, matched, whole = self._logged(self.log, record)
             pipeline.load(pipeline.sequence(tables, self.log.pushes(record), whole), matched)
 
-    def _logged(
-        self, log: StateLog, record: Record
-    ) -> tuple[dict[str, pa.Table], dict[str, np.ndarray], WholeCall | None]:
+    def _logged(self, log: StateLog, record: Record) -> tuple[Sides[pa.Table], Sides[np.ndarray], WholeCall | None]:
         """The rows of a call in the log, as the join keeps them, the rows that it has matched, and what the rows of
         all partitions told of it."""
         logged, matched = log.rows(record)
         whole = None if record.whole is None else WholeCall.from_tables(record.whole, logged)
-        tables: dict[str, pa.Table] = {}
+        tables: Sides[pa.Table] = {}
         for side in self.plan.streams:
             schema = self.plan.columns[side].kept(None).schema
             tables |= dict.fromkeys(self.plan.roles[side], under(schema, logged[side], side, log.store.place))

@@ -6,12 +6,13 @@ from collections.abc import Callable
 
 import pyarrow as pa
 
+from muntin.host.sides import Side
 from muntin.host.join.late_rows import marked_rows
 from muntin.host.window_join import Tables, WindowJoin
 
 
 def marked(
-    join: WindowJoin, tables: Tables, schema: pa.Schema, given: Callable[[str, pa.Table], pa.Table] | None = None
+    join: WindowJoin, tables: Tables, schema: pa.Schema, given: Callable[[Side, pa.Table], pa.Table] | None = None
 ) -> Tables:
     """The result of a call of a join with this schema: where late rows are kept, they come last. `given` tells which of
     those of a side do; by default all."""

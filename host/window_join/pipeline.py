@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from muntin.host.sides import SIDES, Side, Sides
 from muntin.host.errors import IncompleteError
 from muntin.host.join.as_of_engine import AsOfMaterializer, SlotLog
-from muntin.host.join.engine import SIDES, Call, Engine, Found, Held, Want
+from muntin.host.join.engine import Call, Engine, Found, Held, Want
 from muntin.host.join.late_rows import late_rows
 from muntin.host.join.materializer import Materializer, PairBlocks, WholeResult, max_pairs
 from muntin.host.join.routes import Routes
@@ -45,8 +46,8 @@ class Applied:
     """
 
     matches: int
-    matched: dict[str, np.ndarray]
-    late: dict[str, pa.Table]
+    matched: Sides[np.ndarray]
+    late: Sides[pa.Table]
 
 
 class Pipeline:
@@ -86,7 +87,7 @@ class Pipeline:
         self.plan, self.changed, self.seconds = plan, False, {"encode": 0.0, "output": 0.0}
         self.routes: Routes | None = None
         self._held = dict.fromkeys(SIDES, Held(None))  # of time windows
-        self._counts: dict[str, int] | None = None  # rows of each side that a count window holds, in any role
+        self._counts: Sides[int] | None = None  # rows of each side that a count window holds, in any role
         if spec.counted:
             self._counts = {side: max(getattr(spec, role).count for role in plan.roles[side]) for side in SIDES}
         self._rows_ticket: int | None = None  # of the memory for rows that are kept
@@ -96,7 +97,7 @@ class Pipeline:
             side: kind(side, schema, threads=device.threads) for side, schema in plan.logged(self._aggregates).items()
         }
         self._own_logs = own
-        self.logs: dict[str, RowLog] = {role: log for side, log in own.items() for role in plan.roles[side]}
+        self.logs: Sides[RowLog] = {role: log for side, log in own.items() for role in plan.roles[side]}
         self.sequencer = Sequencer(spec, left, right, FIRST_ROW, plan.key_bits)
         schema, columns = plan.output_schema, plan.output_columns
         assert schema is not None
@@ -129,7 +130,7 @@ class Pipeline:
     # A call
 
     def admitted(
-        self, given: dict[str, pa.Table | None], pushes: list[tuple[int, int]] | None, whole: WholeCall | None,
+        self, given: Sides[pa.Table | None], pushes: list[tuple[int, int]] | None, whole: WholeCall | None,
         tag: bytes | None, block_bytes: int | None,
     ) -> tuple[SequencedCall, Call]:  # fmt: skip
         """A call of rows as they are given, and as `admit` has it. Raises as that and `sequence`; SchemaError."""
@@ -142,7 +143,7 @@ class Pipeline:
 
     def sequence(
         self,
-        tables: dict[str, pa.Table],
+        tables: Sides[pa.Table],
         pushes: list[tuple[int, int]] | None = None,
         whole: WholeCall | None = None,
         *,
@@ -236,7 +237,7 @@ class Pipeline:
             late = late_rows(call, self._late_schemas()) if self.plan.spec.late == "keep" else {}
             return Applied(result.matches, self._matched(), late)
 
-    def load(self, call: SequencedCall, matched: dict[str, np.ndarray]) -> None:
+    def load(self, call: SequencedCall, matched: Sides[np.ndarray]) -> None:
         """Stores the rows of a call that was joined before, which has matched these rows for the first time."""
         with of_device(self.plan.device):
             for _ in self.engine.run(self.admit(dataclasses.replace(call, want=Want.NOTHING))):
@@ -296,14 +297,14 @@ class Pipeline:
             self.routes = self.sequencer.planner.routes(call.whole.loads.partitions)
         self.sequencer.advance(call)
 
-    def _matched(self) -> dict[str, np.ndarray]:
+    def _matched(self) -> Sides[np.ndarray]:
         matched = {}
         for side, bits in self._output.bits.items():
             matched[side] = np.unique(np.concatenate([np.zeros(0, np.int64), *(bits.followed or ())]))
             bits.followed = []
         return matched
 
-    def _late_schemas(self) -> dict[str, pa.Schema]:
+    def _late_schemas(self) -> Sides[pa.Schema]:
         return {side: self.plan.schemas[side] for side in self.plan.streams}
 
     # What is held
@@ -317,17 +318,17 @@ class Pipeline:
         """Whether all that is held is sure to be as it was at the last `mark`."""
         return not self.changed and not self.engine.changed
 
-    def oldest_restored(self, side: str) -> int:
+    def oldest_restored(self, side: Side) -> int:
         """The oldest row of a side that a restored join must have."""
         if self.plan.spec.static is not None:  # the table is no state, and rows that met it are not held
             return self.sequencer.arrived[side]
         return min([self._stored(side), *self._unmatched(side)])
 
-    def _unmatched(self, side: str) -> list[int]:
+    def _unmatched(self, side: Side) -> list[int]:
         """The oldest row of each role of a side that may come out because it has matched, or has not."""
         return [bits.oldest for role, bits in self._output.bits.items() if role in self.plan.roles[side]]
 
-    def _stored(self, side: str) -> int:
+    def _stored(self, side: Side) -> int:
         """The oldest row of a side that a later row may still meet."""
         arrived = self.sequencer.arrived[side] - FIRST_ROW
         if self._counts is not None:
@@ -335,7 +336,7 @@ class Pipeline:
         roles = self.plan.roles[side]
         return min((row for role in roles if (row := self._held[role].oldest) is not None), default=arrived)
 
-    def _logged(self, side: str, stored: int) -> int:
+    def _logged(self, side: Side, stored: int) -> int:
         """The oldest row that the log of a side must still have, of which `stored` may still be met."""
         spec = self.plan.spec
         if spec.closing and side == "left" and not spec.self_join:

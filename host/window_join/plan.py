@@ -11,16 +11,16 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from muntin.host.sides import SIDES, Side, Sides
 from muntin.host.devices import Device
 from muntin.host.engines import EngineKind, Partitions, Steps, open_partitioning
 from muntin.host.errors import SchemaError, StateError, UnsupportedError
 from muntin.host.index import Index, SortedRuns
 from muntin.host.join.aggregate_plan import AggregatePlan
 from muntin.host.join.condition import in_words
-from muntin.host.join.engine import SIDES
 from muntin.host.join.kept_types import is_kept_as_is, kept
 from muntin.host.join.row_log import check_columns, empty_table
-from muntin.host.spec import JoinSpec
+from muntin.host.spec import JoinSpec, OutputColumn
 from muntin.host.state.log import Record, schema_of, schema_text
 
 FIRST_ROW = 0
@@ -31,7 +31,7 @@ _MAY_CHANGE = ("index", "engine", "capacity")  # what a join that goes on from i
 
 def plan_join(
     spec: JoinSpec,
-    schemas: Mapping[str, pa.Schema],
+    schemas: Mapping[Side, pa.Schema],
     device: Device,
     *,
     partitions: int | Partitions = 1,
@@ -77,13 +77,13 @@ class SideColumns:
         They are kept with the types that they have.
     """
 
-    side: str
+    side: Side
     schema: pa.Schema
     strict: tuple[str, ...]
     as_is: bool
 
     @classmethod
-    def of(cls, side: str, schema: pa.Schema) -> SideColumns:
+    def of(cls, side: Side, schema: pa.Schema) -> SideColumns:
         """Raises SchemaError, KeyTypeError."""
         check_columns(side, schema)  # a sequence puts them in order, in any form
         strict = tuple(field.name for field in schema if not field.nullable)
@@ -131,8 +131,8 @@ class JoinPlan:
     engine_kind: EngineKind
     index: Index
     partitions: Partitions
-    schemas: Mapping[str, pa.Schema] = dataclasses.field(default_factory=dict)
-    columns: Mapping[str, SideColumns] = dataclasses.field(default_factory=dict)
+    schemas: Mapping[Side, pa.Schema] = dataclasses.field(default_factory=dict)
+    columns: Mapping[Side, SideColumns] = dataclasses.field(default_factory=dict)
     output_schema: pa.Schema | None = None
 
     # Choices
@@ -160,12 +160,12 @@ class JoinPlan:
         return self.spec.form in ("rows", "pairs") and self.spec.as_of is None
 
     @cached_property
-    def streams(self) -> tuple[str, ...]:
+    def streams(self) -> tuple[Side, ...]:
         """The sides that have rows of their own: of a self join the left one."""
         return SIDES[:1] if self.spec.self_join else SIDES
 
     @cached_property
-    def roles(self) -> dict[str, tuple[str, ...]]:
+    def roles(self) -> Sides[tuple[Side, ...]]:
         """Of each side the sides whose rows are its own."""
         return {side: SIDES if self.spec.self_join else (side,) for side in SIDES}
 
@@ -175,7 +175,7 @@ class JoinPlan:
         return self.spec.closing or self.spec.as_of is not None
 
     @property
-    def output_columns(self) -> list[tuple[str, str, str]]:
+    def output_columns(self) -> list[OutputColumn]:
         """Of a result of rows, as of `JoinSpec.output_columns`."""
         return self.spec.output_columns(self.schemas["left"], self.schemas["right"]) if self.spec.form == "rows" else []
 
@@ -185,12 +185,12 @@ class JoinPlan:
             return None
         return self.spec.plan(self.schemas["left"], self.schemas["right"], apart=self.partitions.count > 1)
 
-    def logged(self, aggregates: AggregatePlan | None) -> dict[str, pa.Schema]:
+    def logged(self, aggregates: AggregatePlan | None) -> Sides[pa.Schema]:
         """The columns of each side whose rows are kept for output; of a self join, of the left one."""
         left, right = self.schemas["left"], self.schemas["right"]
         given = self.spec.form == "rows" or self.spec.closing
         columns = self.spec.output_columns(left, right) if given else []
-        logged: dict[str, pa.Schema] = {}
+        logged: Sides[pa.Schema] = {}
         for side in self.streams:
             roles = self.roles[side]
             names = {name for taken, name, _ in columns if taken in (*roles, "both")}
@@ -207,7 +207,7 @@ class JoinPlan:
         """Whether the columns of both sides are known."""
         return self.output_schema is not None
 
-    def with_sides(self, schemas: Mapping[str, pa.Schema]) -> JoinPlan:
+    def with_sides(self, schemas: Mapping[Side, pa.Schema]) -> JoinPlan:
         """The plan where these sides have these columns. Raises as `with_columns`."""
         if self.spec.self_join and len(schemas) == len(SIDES) and schemas["left"] != schemas["right"]:
             raise SchemaError("the two sides of a self join are one stream, but their columns differ")
@@ -216,7 +216,7 @@ class JoinPlan:
             plan = plan.with_columns(side, schema)
         return plan
 
-    def with_columns(self, side: str, schema: pa.Schema) -> JoinPlan:
+    def with_columns(self, side: Side, schema: pa.Schema) -> JoinPlan:
         """The plan where a side has these columns.
 
         Raises
@@ -285,8 +285,8 @@ class JoinPlan:
         return {side: schema_text(schema) for side, schema in self.schemas.items()}
 
     def going_on(
-        self, record: Record, place: str, schemas: Mapping[str, pa.Schema], fixed: dict[str, Any]
-    ) -> dict[str, pa.Schema]:
+        self, record: Record, place: str, schemas: Mapping[Side, pa.Schema], fixed: dict[str, Any]
+    ) -> Sides[pa.Schema]:
         """The columns of both sides, where a join goes on from the newest call of its state: those in the state where
         none are given.
 
@@ -406,7 +406,7 @@ def _check_partitions(spec: JoinSpec, kind: EngineKind, partitions: Partitions) 
         raise UnsupportedError(f"engine={kind.name!r} has threads of its own and no partitions: use engine='steps'")
 
 
-def _check_same(side: str, schema: pa.Schema, known: pa.Schema) -> None:
+def _check_same(side: Side, schema: pa.Schema, known: pa.Schema) -> None:
     """Raises SchemaError unless a batch has the columns that its side has had, in any order."""
     for name in known.names:
         if name not in schema.names:
@@ -421,7 +421,7 @@ def _check_same(side: str, schema: pa.Schema, known: pa.Schema) -> None:
         raise SchemaError(f"the {side} batch has a column {extra[0]!r} that earlier ones had not")
 
 
-def _check_logged(side: str, schema: pa.Schema, logged: pa.Schema, place: str) -> None:
+def _check_logged(side: Side, schema: pa.Schema, logged: pa.Schema, place: str) -> None:
     """Raises StateError unless a side has the columns that are in the state, and others that may be NULL."""
     for field in logged:
         if field.name not in schema.names:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 
+from muntin.host.sides import Side
 from muntin.host.engines import Steps
 from muntin.host.join.aggregate_engine import PairAggregateEngine
 from muntin.host.join.aggregate_plan import AggregatePlan
@@ -58,7 +59,7 @@ def open_engine(plan: JoinPlan, sequencer: Sequencer, aggregates: AggregatePlan 
     return engine
 
 
-def open_as_of(plan: JoinPlan, on: AsOf, sequencer: Sequencer, logs: Mapping[str, SlotLog]) -> AsOfEngine:
+def open_as_of(plan: JoinPlan, on: AsOf, sequencer: Sequencer, logs: Mapping[Side, SlotLog]) -> AsOfEngine:
     """The engine of an as-of join, which keeps its logs in step with what it holds."""
     spec, condition = plan.spec, sequencer.condition
     axis = spec.time_axis(plan.schemas["left"], plan.schemas["right"])

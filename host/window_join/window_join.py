@@ -9,6 +9,7 @@ from typing import Any, Self
 
 import pyarrow as pa
 
+from muntin.host.sides import Sides
 from muntin.host.aggregates import Aggregate
 from muntin.host.devices import Device
 from muntin.host.engines import EngineKind, Inner, Outer, Partitions
@@ -115,7 +116,7 @@ class WindowJoin:
             "suffix": suffix, "index": index, "engine": engine, "capacity": capacity, "self_join": self_join,
             "itself": itself, "late": late,
         }  # fmt: skip
-        tables = {"left": left_table, "right": right_table}
+        tables: Sides[ArrowRows | None] = {"left": left_table, "right": right_table}
         device = given_device(device, threads)
         spec, schemas, table = given_join(options, tables, {"left": left_schema, "right": right_schema})
         self.spec, self._calls = spec, Calls(spec, collector, device, schemas, state, partitions, table)
@@ -339,7 +340,7 @@ class WindowJoin:
         self._calls.journal.sender = sender
 
     @property
-    def late(self) -> dict[str, pa.Table]:
+    def late(self) -> Sides[pa.Table]:
         """The late rows of the newest call, by side ("left" alone in a self join): all their columns, in the order of
         their arrival. They are those of its result: a process that died before it took them has them again by `repeat`.
 
@@ -404,7 +405,7 @@ class WindowJoin:
         return self._calls.stats
 
     @property
-    def schemas(self) -> dict[str, pa.Schema]:
+    def schemas(self) -> Sides[pa.Schema]:
         """The columns of each side, by "left" and "right", as far as they are known."""
         return dict(self._calls.journal.plan.schemas)
 

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
+from muntin.host.sides import SIDES, Side, Sides
 from muntin.host.errors import KeyTypeError, MuntinError, WindowError
 from muntin.host.keys.durations import nanoseconds
 from muntin.host.keys.float_order import decode_float, encode_float
@@ -108,10 +109,10 @@ class Axis:
         compared = [kind.arrow for kind in kinds]
         unsigned = all(pa.types.is_unsigned_integer(kind) for kind in compared)
         self.offset = 1 << 63 if unsigned and any(map(pa.types.is_uint64, compared)) else 0
-        self._delays: dict[str, int] = {}
+        self._delays: Sides[int] = {}
         self._idle_after = None
         if watermark is not None:
-            for side in ("left", "right"):
+            for side in SIDES:
                 if (value := getattr(watermark, side)) is not None:
                     self._delays[side] = saturated(self._length(value, f"the {side} delay"), up=True)
             if watermark.idle_after is not None:
@@ -142,7 +143,7 @@ class Axis:
     def _names(self) -> str:
         return " and ".join(repr(c) for c in self._columns.values())
 
-    def encode(self, side: str, column: pa.ChunkedArray) -> tuple[np.ndarray, np.ndarray | None]:
+    def encode(self, side: Side, column: pa.ChunkedArray) -> tuple[np.ndarray, np.ndarray | None]:
         """Times as int64, shape (n,), and which of them there are (None: all).
 
         Raises
@@ -221,12 +222,12 @@ class TimeAxis(Axis):
         if self._delays and within.equal_times:
             self._judged = ("left", "right")
 
-    def expiry(self, tracker: WatermarkTracker | None) -> dict[str, int | None]:
+    def expiry(self, tracker: WatermarkTracker | None) -> Sides[int | None]:
         """The greatest time of each side whose rows no later row can match, in 64 bits; None: there is none.
 
         A later row of the other side is past the watermark in force, if its rows can be late at all.
         """
-        limits: dict[str, int | None] = {"left": None, "right": None}
+        limits: Sides[int | None] = {"left": None, "right": None}
         if tracker is not None and tracker.in_force is not None:
             # watermark < right_time <= left_time + high; watermark < left_time <= right_time - low
             if "right" in self._judged and not self._open["left"]:

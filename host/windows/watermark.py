@@ -6,6 +6,7 @@ import dataclasses
 import datetime as dt
 from typing import Any
 
+from muntin.host.sides import SIDES
 from muntin.host.errors import WindowError
 from muntin.host.keys.constants import whole_number
 from muntin.host.keys.durations import length, nanoseconds
@@ -82,7 +83,7 @@ class Watermark:
                 raise WindowError(f"the watermark's {name} must be a duration or an integer, not {delay!r}")
             if delay is not None and (delay if isinstance(delay, int) else nanoseconds(delay)) < 0:
                 raise WindowError(f"the watermark's {name}={delay!r} is negative")
-        for side in ("left", "right"):
+        for side in SIDES:
             column = getattr(self, f"{side}_column")
             if column is not None and not isinstance(column, str):
                 raise WindowError(f"the watermark's {side}_column must be the name of a column, not {column!r}")

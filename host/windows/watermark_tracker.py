@@ -8,9 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from muntin.host.sides import OTHER, Side, Sides
 from muntin.host.windows.watermark import Watermark
-
-_OTHER = {"left": "right", "right": "left"}
 
 
 class WatermarkTracker:
@@ -34,7 +33,7 @@ class WatermarkTracker:
     def __init__(
         self,
         watermark: Watermark,
-        delays: dict[str, int],
+        delays: Sides[int],
         tick: int,
         initial: int | None,
         judged: Sequence[str],
@@ -43,12 +42,12 @@ class WatermarkTracker:
         self._judged = judged
         self._idle_after = idle_after
         # How far the other side was when a side last sent a time.
-        self._since: dict[str, int | None] = {} if idle_after is None else dict.fromkeys(delays)
+        self._since: Sides[int | None] = {} if idle_after is None else dict.fromkeys(delays)
         self._choose = min if watermark.policy == "min" else max
         self._delays = delays
         self._tick = tick
         self._initial = initial
-        self._reached: dict[str, int | None] = dict.fromkeys(delays)
+        self._reached: Sides[int | None] = dict.fromkeys(delays)
         self._recent: list[int | None] = [initial] * (watermark.lag + 1)  # oldest first
 
     @property
@@ -85,13 +84,13 @@ class WatermarkTracker:
         sides = [side for side, value in values.items() if value == least]
         return sides[0] if len(sides) == 1 else None
 
-    def late(self, side: str, times: np.ndarray) -> np.ndarray | None:
+    def late(self, side: Side, times: np.ndarray) -> np.ndarray | None:
         """Which of these times, shape (n,), are late; None if none can be."""
         if side not in self._judged or self.in_force is None or not len(times) or int(times.min()) > self.in_force:
             return None
         return times <= self.in_force
 
-    def advance(self, newest_times: dict[str, int]) -> None:
+    def advance(self, newest_times: Sides[int]) -> None:
         """Ends a call.
 
         Parameters
@@ -106,7 +105,7 @@ class WatermarkTracker:
                 self._reached[side] = value if before is None else max(before, value)
         for side, since in self._since.items():
             if side in newest_times or since is None:
-                self._since[side] = self._reached[_OTHER[side]]
+                self._since[side] = self._reached[OTHER[side]]
         values = self._values().values()
         known = [value for value in values if value is not None]
         newest = self.newest
@@ -115,18 +114,18 @@ class WatermarkTracker:
             newest = chosen if newest is None else max(newest, chosen)
         self._recent = [*self._recent[1:], newest]
 
-    def after(self, newest_times: dict[str, int]) -> WatermarkTracker:
+    def after(self, newest_times: Sides[int]) -> WatermarkTracker:
         """As it is once a call has ended with these times; this one stays."""
         later = copy.copy(self)
         later._reached, later._since = dict(self._reached), dict(self._since)
         later.advance(newest_times)
         return later
 
-    def _values(self) -> dict[str, int | None]:
+    def _values(self) -> Sides[int | None]:
         """How far each side that is not idle has come, less its delay; None: it has sent no time."""
         values = {}
         for side, value in self._reached.items():
-            since, other = self._since.get(side), self._reached.get(_OTHER[side])
+            since, other = self._since.get(side), self._reached.get(OTHER[side])
             if since is not None and other is not None and other - since > self._idle_after:  # type: ignore[operator]
                 continue
             values[side] = self._initial if value is None else value

@@ -22,7 +22,15 @@ ABOVE = {
 #: The parts of host: each imports those of its own row and of the rows before it.
 ROWS = (
     (
-        *("host.errors", "host.arrow_versions", "host.progress", "host.tracing", "host.native", "host.arrays"),
+        *(
+            "host.errors",
+            "host.sides",
+            "host.arrow_versions",
+            "host.progress",
+            "host.tracing",
+            "host.native",
+            "host.arrays",
+        ),
         *("host.public", "host.frames", "host.memory", "host.keys"),
     ),
     ("host.windows", "host.predicates", "host.aggregates", "host.engines", "host.index", "host.spec"),

@@ -22,11 +22,11 @@ from muntin.host.daemon.rescale import rescale
 from muntin.host.daemon.windows import Windows, begun_with, query_place, windows_below
 from muntin.host.engines import Partitions
 from muntin.host.errors import StateError, StateLostError, StateTakenError, UnsupportedError, WindowError
-from muntin.host.join.engine import OTHER, SIDES
 from muntin.host.join.routes import RoutePlanner, Routes
 from muntin.host.join.stateless_placement import EqualityPlacement, FullPlacement, Placement, open_placement
 from muntin.host.join.whole_call import CallPart, WholeCall, places_in, whole_call
 from muntin.host.predicates import AllOf, Band, Compare
+from muntin.host.sides import OTHER, SIDES
 from muntin.host.state import LocalStore, open_store
 from muntin.host.state.tables import KeptTable, keep_part, keep_table
 from muntin.host.window_join.join_part import JoinPart

@@ -7,9 +7,10 @@ import pyarrow as pa
 import pytest
 
 from muntin import Band, Rows, WindowJoin
-from muntin.host.join.engine import SIDES, Batch, Call
+from muntin.host.join.engine import Batch, Call
 from muntin.host.join.native_engine import NativeEngine
 from muntin.host.join.pacer import cut_pairs, cut_steps
+from muntin.host.sides import SIDES
 
 
 def call(rng: np.random.Generator, counts: dict[str, int], *, alike: bool) -> Call:

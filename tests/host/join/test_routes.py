@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from muntin import Band, Compare, JoinSpec, WindowJoin
 from muntin.host.engines import Partitions
 from muntin.host.errors import ProtocolError, StateError
-from muntin.host.join.engine import SIDES
 from muntin.host.join.routes import COPIED, DIVIDED, Loads, RoutePlanner, Routes, bins_of, even_table, no_counts
 from muntin.host.join.stateless_placement import EqualityPlacement, StatelessPlacement
 from muntin.host.join.whole_call import CallPart, WholeCall, places_in, whole_call
+from muntin.host.sides import SIDES
 from muntin.host.sql import parse_condition
 from muntin.host.window_join.join_part import JoinPart
 from tests.host.join.test_whole_call import ON, SCHEMA, WINDOWS, calls_of, content, ranks
