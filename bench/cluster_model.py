@@ -37,16 +37,16 @@ import matplotlib.pyplot as plt
 
 import muntin.pyspark_bridge.join_task
 from bench.machine import describe_machine
-from muntin.host.sides import SIDES, Side
 from muntin import AllOf, Band, Compare, JoinSpec, Watermark, Within
 from muntin.host.daemon.rows import cut, decode, encode, encode_within
 from muntin.host.daemon.staging import Part, PartKey, Sender
 from muntin.host.daemon.unix_client import BYTES_OF_A_FRAME, ROWS_OF_A_FRAME
+from muntin.host.engine.routes import UNEVEN, Routes, even_table, no_counts
+from muntin.host.engine.stateless_placement import EqualityPlacement, StatelessPlacement, open_placement
 from muntin.host.engines import Partitions
-from muntin.host.join.routes import UNEVEN, Routes, even_table, no_counts
-from muntin.host.join.stateless_placement import EqualityPlacement, StatelessPlacement, open_placement
-from muntin.host.join.whole_call import CallPart
-from muntin.host.window_join.join_part import JoinPart
+from muntin.host.join.join_part import JoinPart
+from muntin.host.join.summary_part import SummaryPart
+from muntin.host.sides import SIDES, Side
 from muntin.pyspark_bridge.join_task import JoinTask
 
 PLACEMENTS = ("equality", "ranges", "subwindows")
@@ -100,7 +100,7 @@ class Case:
         placement = _placement(self, count)
         if not placement.follows:
             return [placement.targets(side, rows)[1] for side, rows in given]
-        part = CallPart(self.spec, self.schema, self.schema, count, loads := placement.loads(0))
+        part = SummaryPart(self.spec, self.schema, self.schema, count, loads := placement.loads(0))
         for side, rows in given:
             placement.targets(side, rows, None, counts := no_counts(count))
             part.add(side, rows, None, counts)

@@ -22,10 +22,10 @@ from muntin.contract.designs.bisort import BISORT, Parameters
 from muntin.contract.registers import COMMAND_WORDS, Operation
 from muntin.contract.simulations import board_parameters
 from muntin.host.devices.device import DeviceInfo
+from muntin.host.engine.sorted_runs import CountRing
 from muntin.host.fpga.bisort import SCRATCH_BYTES
 from muntin.host.fpga.device import FpgaDevice
 from muntin.host.fpga.driver import BoardLink
-from muntin.host.index.sorted_runs import CountRing
 from muntin.sim.board.kernel_board import open_board
 from muntin.sim.models.kernel import KernelModel
 

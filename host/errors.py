@@ -3,12 +3,12 @@
 The message names the column, value, limit or file at fault and says what to do about it.
 """
 
-from muntin.host.sides import Side
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Self
 
+from muntin.host.sides import Side
 
 if TYPE_CHECKING:
     import numpy as np

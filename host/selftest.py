@@ -13,8 +13,8 @@ from muntin.host.devices.registry import open_device
 from muntin.host.errors import DeviceError
 from muntin.host.fpga.driver import BoardLink, memories
 from muntin.host.fpga.memory_check import ANY_BANKS, memory_check, memory_soak
+from muntin.host.join import WindowJoin
 from muntin.host.predicates import Band
-from muntin.host.window_join import WindowJoin
 from muntin.host.windows import Rows
 
 _ROWS = 128

@@ -16,15 +16,15 @@ import pyarrow.compute as pc
 from sqlglot import exp
 from sqlglot.dialects.duckdb import DuckDB
 
-from muntin.host.sides import Side, Sides
 from muntin.host.errors import SchemaError, SqlError, UnsupportedError
+from muntin.host.join import WindowJoin
+from muntin.host.sides import Side, Sides
 from muntin.host.spec import JoinSpec
 from muntin.host.sql.condition import Reader, sides_of
 from muntin.host.sql.joins import Step
 from muntin.host.sql.query import Computed, SqlEngine
 from muntin.host.sql.terms import Node
 from muntin.host.sql.text import ConditionText, DuckText, leaves
-from muntin.host.window_join import WindowJoin
 
 
 class TablesSql(SqlEngine):

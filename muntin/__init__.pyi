@@ -18,12 +18,12 @@ from .host.aggregates import (
     Var,
 )
 from .host.engines import Partitions
+from .host.join import WindowJoin
+from .host.join.stats import Stats
 from .host.native import set_threads
 from .host.predicates import AllOf, AnyOf, AsOf, Band, Compare, Where
 from .host.spec import JoinSpec
-from .host.stats import Stats
 from .host.tracing import start_tracing
-from .host.window_join import WindowJoin
 from .host.windows import Rows, Watermark, Within
 from .query import join, sql, sql_explain, sql_spec
 

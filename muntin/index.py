@@ -21,12 +21,9 @@ from muntin.host.index import (
     TimeKeyed,
     WibTree,
 )
+from muntin.host.join.range_index import RangeIndex, open_window_index
 from muntin.host.join.range_mirror import (
     RangeMirror,
-)
-from muntin.host.range_index import (
-    RangeIndex,
-    open_window_index,
 )
 
 __all__ = [

@@ -10,7 +10,6 @@ from typing import Any, Literal, TypeVar, overload
 
 import pyarrow as pa
 
-from muntin.host.sides import Sides
 from muntin.host.aggregates import Aggregate
 from muntin.host.devices import Device
 from muntin.host.engines import EngineKind, Inner, Outer, Partitions
@@ -28,10 +27,11 @@ from muntin.host.frames import (
     is_spark,
 )
 from muntin.host.index import Index
+from muntin.host.join import WindowJoin
 from muntin.host.predicates import AllOf, AsOf, Predicate, Where
 from muntin.host.public import public
+from muntin.host.sides import Sides
 from muntin.host.spec import JoinSpec
-from muntin.host.window_join import WindowJoin
 from muntin.host.windows import Rows, Watermark, Within
 from muntin.host.windows.rows import of_sides
 

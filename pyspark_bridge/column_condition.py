@@ -5,8 +5,8 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import TYPE_CHECKING, Any
 
-from muntin.host.sides import Side
 from muntin.host.errors import MuntinError, PredicateError
+from muntin.host.sides import Side
 from muntin.host.sql import parse_condition
 from muntin.pyspark_bridge.computed_column import ComputedColumns, uncast
 from muntin.pyspark_bridge.expression import (

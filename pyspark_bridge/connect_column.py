@@ -12,8 +12,8 @@ from sqlglot import exp
 from sqlglot.dialects.spark import Spark
 from sqlglot.errors import SqlglotError
 
-from muntin.host.sides import SIDES, Side
 from muntin.host.errors import PredicateError
+from muntin.host.sides import SIDES, Side
 from muntin.pyspark_bridge.column_condition import ColumnCondition
 from muntin.pyspark_bridge.computed_column import ARITHMETIC
 from muntin.pyspark_bridge.expression import COMPARED, FLOATS, MONTHS, Expression, Interval, Number, holds, is_number

@@ -18,15 +18,15 @@ import click
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from muntin.host.sides import Side
 from muntin.host import arguments
 from muntin.host.daemon import DaemonClient, start_private
 from muntin.host.errors import MuntinError, SchemaError
 from muntin.host.files import TableReader, in_turns, interleave
+from muntin.host.join import WindowJoin
 from muntin.host.predicates import AllOf, Band, Compare
 from muntin.host.progress import Progress
+from muntin.host.sides import Side
 from muntin.host.spec import JoinSpec
-from muntin.host.window_join import WindowJoin
 from muntin.host.windows import Rows
 from muntin.pyspark_bridge.demo_oracle import ARRIVAL, check_result
 from muntin.pyspark_bridge.demo_streams import demo_streams

@@ -22,11 +22,18 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from muntin.host.sides import SIDES
 from muntin.host.daemon import DaemonClient
 from muntin.host.daemon.claims import claim_window, newest_claim
 from muntin.host.daemon.staging import PartKey
 from muntin.host.daemon.windows import Windows, query_place
+from muntin.host.engine.routes import no_counts
+from muntin.host.engine.stateless_placement import (
+    EqualityPlacement,
+    FullPlacement,
+    Placement,
+    can_follow,
+    open_placement,
+)
 from muntin.host.engines import Partitions
 from muntin.host.errors import (
     ConnectionLostError,
@@ -37,9 +44,8 @@ from muntin.host.errors import (
     UnsupportedError,
 )
 from muntin.host.join.late_rows import marked_schema
-from muntin.host.join.routes import no_counts
-from muntin.host.join.stateless_placement import EqualityPlacement, FullPlacement, Placement, can_follow, open_placement
-from muntin.host.join.whole_call import CallPart, places_in
+from muntin.host.join.summary_part import SummaryPart, places_in
+from muntin.host.sides import SIDES
 from muntin.host.spec import JoinSpec
 from muntin.host.state import open_store
 from muntin.host.state.tables import KeptTable, keep_part
@@ -232,7 +238,7 @@ class JoinTask:
                 self._open(client, names[0], 0)
                 routes = client.routes(names[0], batch, windows)
             loads = following.loads(routes.epoch)
-        gathered = CallPart(_spec(self.spec), left, right, windows, loads)
+        gathered = SummaryPart(_spec(self.spec), left, right, windows, loads)
 
         def ship(partition: int, rows: Iterator[tuple[str, pa.RecordBatch]]) -> None:
             def part() -> tuple[PartKey, dict[str, Any]]:

@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from muntin.host.sides import SIDES, Side
 from muntin.host.errors import UnsupportedError
+from muntin.host.sides import SIDES, Side
 from muntin.pyspark_bridge.spark_versions import by_number
 
 if TYPE_CHECKING:

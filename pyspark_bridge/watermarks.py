@@ -5,10 +5,10 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any
 
-from muntin.host.sides import SIDES, Side
 from muntin.host.errors import UnsupportedError, WindowError
 from muntin.host.keys.durations import nanoseconds
 from muntin.host.predicates import AsOf
+from muntin.host.sides import SIDES, Side
 from muntin.host.spec import JoinSpec
 from muntin.host.windows import Watermark, Within
 

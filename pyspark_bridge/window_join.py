@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 import muntin
-from muntin.host.sides import Side
 from muntin.host.daemon.certificate import Certificate
 from muntin.host.daemon.windows import Windows
+from muntin.host.engine.stateless_placement import EqualityPlacement, can_follow, open_placement
 from muntin.host.engines import EngineKind, Inner, Outer, Partitions, open_partitioning
 from muntin.host.errors import DeviceError, QueryError, StateError, UnsupportedError, WindowError
 from muntin.host.index import Index
-from muntin.host.join.stateless_placement import EqualityPlacement, can_follow, open_placement
 from muntin.host.predicates import AsOf
+from muntin.host.sides import Side
 from muntin.host.spec import JoinSpec
 from muntin.host.tracing import check_tracing, settings, tracing_wanted
 from muntin.host.windows import Rows, Within

@@ -6,10 +6,10 @@ import zlib
 
 import numpy as np
 
-from muntin.host.join.routes import COPIED, DIVIDED, Loads, RoutePlanner
+from muntin.host.engine.routes import COPIED, DIVIDED, BinHistogram, RoutePlanner
 
 
-def at_random(planner: RoutePlanner, loads: Loads, table: np.ndarray) -> np.ndarray:
+def at_random(planner: RoutePlanner, loads: BinHistogram, table: np.ndarray) -> np.ndarray:
     """For `RoutePlanner._wanted`: another table in each call, as its rows say, so that all partitions make the same."""
     counts = [zlib.crc32(of_role.tobytes()) for _, of_role in sorted(loads.rows.items())]
     rng = np.random.default_rng([planner.routes(loads.partitions).epoch, *counts])

@@ -108,7 +108,7 @@ def test_source_archive_holds_each_file_once(sdist: Path) -> None:
     links = {name for name, member in members.items() if member.issym()}
     assert links == {f"muntin/{folder}" for folder in FOLDERS}
     assert not [name for name in members if name.startswith(tuple(f"{link}/" for link in links))]
-    assert {"host/window_join/window_join.py", "host/native/CMakeLists.txt", "pyproject.toml"} <= members.keys()
+    assert {"host/join/window_join.py", "host/native/CMakeLists.txt", "pyproject.toml"} <= members.keys()
 
 
 def test_wheel_holds_one_package(wheel: Path) -> None:

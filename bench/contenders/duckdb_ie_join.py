@@ -1,6 +1,5 @@
 """DuckDB: each batch joined with a window table by BETWEEN, which it plans as an IE join."""
 
-from muntin.host.sides import OTHER, SIDES, Side
 from __future__ import annotations
 
 import time
@@ -11,6 +10,7 @@ import pyarrow as pa
 
 from bench.contenders.contender import Contender, Pairs
 from bench.workloads import Batch, Workload
+from muntin.host.sides import OTHER, SIDES, Side
 
 
 class DuckDbIeJoin(Contender):

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.progress import Progress
 
 from bench.machine import describe_machine
-from bench.papers.figure import Scale, print_figure
+from bench.papers.figure import Scale, plot_figures, print_figure
 from bench.papers.page import figures_of, keep, papers, slug, write_page
 
 

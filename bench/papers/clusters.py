@@ -11,12 +11,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from muntin.host.sides import SIDES, Sides
 from muntin import Partitions, WindowJoin
+from muntin.host.call import Call, Found
 from muntin.host.index import SpoJoin
 from muntin.host.join.collector import MAX_ROWS, Collector
-from muntin.host.join.engine import Call, Found
 from muntin.host.join.range_mirror import RangeMirror
+from muntin.host.sides import SIDES, Sides
 
 _MOST_UNDER_WAY = 2  # batches that workers have before `push` waits for them
 

@@ -33,9 +33,9 @@ from bench.simulated_join import CountingLink, main_array_cost
 from muntin.contract.simulations import board_parameters
 from muntin.host.engines import SplitJoin
 from muntin.host.index import BiSort, Index, RapTable, WibTree
+from muntin.host.join import WindowJoin
 from muntin.host.native import _core
 from muntin.host.predicates import Band
-from muntin.host.window_join import WindowJoin
 from muntin.host.windows import Rows
 from muntin.sim.board.kernel_board import open_board
 

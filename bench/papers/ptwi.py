@@ -20,8 +20,8 @@ from bench.contenders.contender import Unavailable
 from bench.linear_road import SEGMENTS, VEHICLES, distinct_keys, road_key
 from bench.papers.figure import Figure, Finding, Scale, in_turns, median_rate, ratios
 from muntin.host.index import BPlusTree, BurstTrie, CsbTree, Index, Judy, RadixTree, Slices, TimeKeyed
+from muntin.host.join.range_index import open_window_index
 from muntin.host.native import _core
-from muntin.host.range_index import open_window_index
 
 PAPER = "PTWI"
 _SOURCE = Path(__file__).parents[1] / "cpp" / "ordered_maps.cpp"

@@ -21,9 +21,9 @@ from bench.contenders.contender import Unavailable
 from bench.contenders.cpp_library import compiled
 from bench.papers.figure import Figure, Scale, median_rate
 from muntin.host.engines import Inner, Outer, SplitJoin
+from muntin.host.join import WindowJoin
 from muntin.host.native import _core
 from muntin.host.predicates import AllOf, Band
-from muntin.host.window_join import WindowJoin
 from muntin.host.windows import Rows, Within
 
 PAPER = "SplitJoin"

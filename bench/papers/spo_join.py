@@ -19,9 +19,9 @@ import pyarrow as pa
 from bench.papers.clusters import Elements
 from bench.papers.figure import Figure, Scale
 from muntin.host.index import SpoJoin
+from muntin.host.join import WindowJoin
 from muntin.host.native import _core
 from muntin.host.predicates import AllOf, Compare
-from muntin.host.window_join import WindowJoin
 from muntin.host.windows import Rows
 
 PAPER = "SPO-Join"

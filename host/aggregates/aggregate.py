@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from muntin.host.aggregates import values
 from muntin.host.errors import PredicateError, WindowError
-from muntin.host.join.condition import in_words, parts_of
+from muntin.host.keys.condition import in_words, parts_of
 from muntin.host.keys.durations import duration_text, nanoseconds
 from muntin.host.predicates import AllOf, AnyOf, Where, one_sided
 from muntin.host.public import public

@@ -10,7 +10,7 @@ import pyarrow as pa
 from muntin.host.aggregates import values
 from muntin.host.aggregates.aggregate import Aggregate, Held, Kinds, is_ordered
 from muntin.host.errors import KeyTypeError
-from muntin.host.join.kept_types import check_type
+from muntin.host.keys.kept_types import check_type
 from muntin.host.public import public
 
 

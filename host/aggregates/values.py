@@ -13,7 +13,7 @@ from muntin.host.errors import KeyTypeError, ResultTooLargeError
 from muntin.host.keys.float_order import decode_float, encode_float
 
 if TYPE_CHECKING:
-    from muntin.host.join.engine import Batch
+    from muntin.host.call import Batch
 
 _INT64 = np.iinfo(np.int64)
 _LIMB_DIGITS = 18  # decimals of so many digits fit 64 bits

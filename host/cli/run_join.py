@@ -9,7 +9,6 @@ from typing import Any
 import click
 import pyarrow as pa
 
-from muntin.host.sides import Sides
 from muntin.host import arguments
 from muntin.host.cli.ending import end_on_sigterm
 from muntin.host.files import (
@@ -22,11 +21,12 @@ from muntin.host.files import (
     refuse_replacing,
     tested_early,
 )
-from muntin.host.join.condition import in_words
+from muntin.host.join import WindowJoin
+from muntin.host.keys.condition import in_words
 from muntin.host.predicates.as_of import DIRECTIONS
 from muntin.host.progress import Progress
+from muntin.host.sides import Sides
 from muntin.host.spec import JoinSpec
-from muntin.host.window_join import WindowJoin
 from muntin.host.windows import Rows, Within
 
 

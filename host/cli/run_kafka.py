@@ -16,12 +16,12 @@ from urllib.parse import parse_qsl, urlsplit
 import click
 import pyarrow as pa
 
-from muntin.host.sides import Side
 from muntin.host.errors import KafkaError, SchemaError
 from muntin.host.files import STANDARD, TableWriter
+from muntin.host.join import WindowJoin
 from muntin.host.kafka import Arrow, Avro, Format, Json, KafkaJoin
 from muntin.host.progress import Progress
-from muntin.host.window_join import WindowJoin
+from muntin.host.sides import Side
 from muntin.host.windows import Watermark, Within
 
 FORM = "kafka://HOST:PORT/TOPIC?columns=id int64,at timestamp[ms]"

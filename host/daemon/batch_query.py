@@ -14,8 +14,8 @@ from muntin.host.daemon.result import PassingResult, Tables, Turns
 from muntin.host.daemon.staging import Sender
 from muntin.host.devices import Device
 from muntin.host.errors import CapacityError
-from muntin.host.window_join import WindowJoin
-from muntin.host.window_join.marked_result import marked, with_mark
+from muntin.host.join import WindowJoin
+from muntin.host.join.marked_result import marked, with_mark
 
 
 class Room:

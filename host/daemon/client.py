@@ -14,8 +14,8 @@ from muntin.host.daemon.address import Address
 from muntin.host.daemon.definition import Definition, schema_from_wire
 from muntin.host.daemon.staging import PartKey
 from muntin.host.daemon.unix_client import UnixClient
+from muntin.host.engine.routes import Routes
 from muntin.host.errors import DaemonError, ProtocolError
-from muntin.host.join.routes import Routes
 from muntin.host.spec import JoinSpec
 from muntin.host.state.tables import KeptTable
 from muntin.host.tracing import request_span
@@ -286,7 +286,7 @@ class DaemonClient:
         query, batch, run, instance
             As of `process`.
         batches : iterable of (str, pyarrow.RecordBatch)
-            As of `process`; and "places", as `CallPart.add` gives them. Read to its end in any case.
+            As of `process`; and "places", as `SummaryPart.add` gives them. Read to its end in any case.
         part : callable
             Asked after the last row: what the part is known by, and what it tells, see `Part.call`.
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from muntin.host.daemon.rows import conform
 from muntin.host.errors import ProtocolError
-from muntin.host.join.whole_call import PLACES_SCHEMA
+from muntin.host.join.batch_summary import PLACES_SCHEMA
 
 
 def exchange_schema(left: pa.Schema, right: pa.Schema) -> pa.Schema:

@@ -30,7 +30,7 @@ from muntin.host.daemon.result import Result, internal_error
 from muntin.host.daemon.rows import cut
 from muntin.host.daemon.service import Service
 from muntin.host.errors import AuthError, DaemonError, MuntinError, ProtocolError, UnsupportedError, to_wire
-from muntin.host.join.kept_types import types_in
+from muntin.host.keys.kept_types import types_in
 from muntin.host.tracing import serving, span
 
 

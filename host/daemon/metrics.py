@@ -27,10 +27,10 @@ from prometheus_client.core import (
 from prometheus_client.registry import Collector
 
 import muntin
-from muntin.host.sides import SIDES
 from muntin.host.daemon.query import BOUNDS
 from muntin.host.daemon.windows import shown_name
 from muntin.host.errors import DaemonError
+from muntin.host.sides import SIDES
 
 _PAGE = Path(__file__).with_name("status.html")
 #: By their names without "muntin_query_": the field of a query's status that each shows, and what it is. Where there

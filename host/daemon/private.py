@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 READY = "muntin ready: "  # then the addresses
 FAILED = "muntin failed: "  # then the error as `errors.to_wire` has it
 STOP_SECONDS = 10.0
-MODULE = ["muntin.host.cli"]  # what has the command
+MODULE = ["muntin"]  # what has the command
 
 
 class PrivateDaemon:

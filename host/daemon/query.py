@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from muntin.host.sides import SIDES
 from muntin.host.daemon.definition import Definition
 from muntin.host.daemon.limits import Limits, check_message
 from muntin.host.daemon.result import KeptResult, Result, Turns
 from muntin.host.daemon.rows import conform
 from muntin.host.daemon.staging import Part, PartKey, Sender
 from muntin.host.errors import LimitError, ProtocolError, UnknownQueryError
-from muntin.host.join.whole_call import PLACES_SCHEMA
+from muntin.host.join.batch_summary import PLACES_SCHEMA
+from muntin.host.sides import SIDES
 from muntin.host.tracing import span
 
 if TYPE_CHECKING:

@@ -16,17 +16,23 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from muntin.host.sides import SIDES, Side, Sides
 from muntin.host.daemon.windows import Windows, query_place, windows_below
+from muntin.host.engine.routes import RoutePlanner, Routes, no_counts
+from muntin.host.engine.row_log import empty_table, picked
+from muntin.host.engine.stateless_placement import (
+    EqualityPlacement,
+    FullPlacement,
+    Placement,
+    can_follow,
+    open_placement,
+)
 from muntin.host.engines import Partitions
 from muntin.host.errors import StateError, UnsupportedError, WindowError
-from muntin.host.join.kept_types import kept_schema
-from muntin.host.join.routes import RoutePlanner, Routes, no_counts
-from muntin.host.join.row_log import empty_table, picked
+from muntin.host.join.batch_summary import BatchSummary
 from muntin.host.join.sequencer import Sequencer
-from muntin.host.join.stateless_placement import EqualityPlacement, FullPlacement, Placement, can_follow, open_placement
-from muntin.host.join.whole_call import WholeCall
+from muntin.host.keys.kept_types import kept_schema
 from muntin.host.progress import Progress
+from muntin.host.sides import SIDES, Side, Sides
 from muntin.host.spec import JoinSpec
 from muntin.host.state import Record, StateLog, Store, local_folder, open_store
 from muntin.host.state.log import UNFINISHED, ended, schema_of, under
@@ -200,7 +206,7 @@ class _Call:
     ----------
     before, end : dict
         As of `Record`.
-    whole : WholeCall
+    whole : BatchSummary
         `rows`: of `tables`.
     tables : dict of str to pyarrow.Table
         The rows of each side in the order of arrival.
@@ -213,7 +219,7 @@ class _Call:
     batch: int
     before: dict[str, Any]
     end: Sides[int]
-    whole: WholeCall
+    whole: BatchSummary
     tables: Sides[pa.Table]
     origins: Sides[tuple[np.ndarray, np.ndarray]]
     matched: list[tuple[int, Sides[np.ndarray]]]
@@ -316,7 +322,7 @@ class _Calls:
             whole, own = self._of_one(before, tables[some])
             wholes, tables = {some: whole}, {some: own}
         else:
-            wholes = {at: WholeCall.from_tables(record.whole or {}, read[at][0]) for at, record in records.items()}
+            wholes = {at: BatchSummary.from_tables(record.whole or {}, read[at][0]) for at, record in records.items()}
         planner = RoutePlanner(self.sequencer.engine_spec.counts)
         planner.state = before.get("routes")
         routes = planner.routes(self.source.count)
@@ -369,7 +375,7 @@ class _Calls:
         call.tables[side] = picked(table, order)
         call.origins[side] = at[order], numbers[order]
 
-    def _of_one(self, before: dict[str, Any], tables: Sides[pa.Table]) -> tuple[WholeCall, Sides[pa.Table]]:
+    def _of_one(self, before: dict[str, Any], tables: Sides[pa.Table]) -> tuple[BatchSummary, Sides[pa.Table]]:
         """What the rows of a call tell that are all in one window, and these in the order of arrival."""
         self.sequencer.state = before
         call = self.sequencer.sequence(tables)
@@ -377,11 +383,11 @@ class _Calls:
         ends = [int(value) for each in values if each is not None and len(each) for value in (each.min(), each.max())]
         sequence = (min(ends), max(ends)) if ends else None
         if not self.spec.counted:
-            return WholeCall(call.newest, sequence), call.tables
+            return BatchSummary(call.newest, sequence), call.tables
         order = np.zeros(sum(map(len, call.tables.values())), np.bool_)
         order[np.arange(len(call.tables["right"])) + call.other_position["right"] - call.first["left"]] = True
         rows = {side: np.arange(len(table)) for side, table in call.tables.items()}
-        return WholeCall(call.newest, sequence, order, rows), call.tables
+        return BatchSummary(call.newest, sequence, order, rows), call.tables
 
 
 def _placement(spec: JoinSpec, schemas: Sides[pa.Schema], partitions: Partitions, name: str | None) -> Placement:

@@ -24,10 +24,10 @@ from muntin.host.daemon.streaming_query import StreamingQuery
 from muntin.host.daemon.windows import quoted
 from muntin.host.devices import Device, open_device
 from muntin.host.errors import LimitError, QueryError, StateLostError, UnknownQueryError
+from muntin.host.join import WindowJoin
 from muntin.host.spec import JoinSpec
 from muntin.host.state import check_place
 from muntin.host.tracing import failed
-from muntin.host.window_join import WindowJoin
 
 MAX_NAME = 300  # Spark's id of a query, the caller's name of a join, and what a partition goes by
 MOST_DEFINITIONS = 256  # that it knows by their digest

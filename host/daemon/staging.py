@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from muntin.host.sides import SIDES
 from muntin.host.errors import StateLostError
-from muntin.host.join.whole_call import WholeCall, row_digest, whole_call
+from muntin.host.join.batch_summary import BatchSummary, row_digest, summary_of
+from muntin.host.sides import SIDES
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,7 +59,7 @@ class Part:
     places : list of pyarrow.RecordBatch
         Of all rows of the task, of `PLACES_SCHEMA`; empty where the join has no use for them.
     call : dict
-        As `CallPart.to_wire` gives it, with ``partition`` and ``partitions`` of the join.
+        As `SummaryPart.to_wire` gives it, with ``partition`` and ``partitions`` of the join.
     sender : Sender
     size : int
         Bytes that count as staged.
@@ -75,13 +75,13 @@ class Part:
     size: int
     begun: float
 
-    def whole(self, parts: Iterable[Part], *, counted: bool) -> WholeCall | None:
+    def whole(self, parts: Iterable[Part], *, counted: bool) -> BatchSummary | None:
         """What this and the other parts tell of the batch; None where the join has one partition."""
         if self.call["partitions"] == 1:
             return None
         parts = list(parts)
         places = [batch for part in parts for batch in part.places]
-        return whole_call([part.call for part in parts], places, self.call["partition"], placed=counted)
+        return summary_of([part.call for part in parts], places, self.call["partition"], placed=counted)
 
 
 class Stage:

@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from muntin.host.sides import Side
 from muntin.host.daemon.definition import Definition
 from muntin.host.daemon.query import Query, Request
 from muntin.host.daemon.result import FollowedResult, KeptResult, NotKeptError, Result, Tables, keep
 from muntin.host.daemon.staging import Part, PartKey, Sender, Stage, totals, totals_of
 from muntin.host.daemon.windows import Windows, other_counts, query_place
+from muntin.host.engine.stateless_placement import StatelessPlacement
 from muntin.host.engines import Partitions
 from muntin.host.errors import (
     LimitError,
@@ -29,10 +29,10 @@ from muntin.host.errors import (
     from_wire,
     to_wire,
 )
-from muntin.host.join.stateless_placement import StatelessPlacement
+from muntin.host.join.join_part import JoinPart
+from muntin.host.join.marked_result import marked
 from muntin.host.keys.content import Content, check_same, other_rows
-from muntin.host.window_join.join_part import JoinPart
-from muntin.host.window_join.marked_result import marked
+from muntin.host.sides import Side
 
 
 @dataclass

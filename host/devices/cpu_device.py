@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from muntin.host.sides import Sides
+from muntin.host.aggregates.plan import AggregatePlan
 from muntin.host.devices.device import Device, DeviceInfo
+from muntin.host.engine.aggregate_engine import AggregateEngine
+from muntin.host.engine.engine import EngineSpec
+from muntin.host.engine.native_engine import NativeEngine, SharedEngine
+from muntin.host.engine.splitjoin_cores import SplitJoinCores
+from muntin.host.engine.spo_engine import SpoEngine
 from muntin.host.engines import EngineKind, Shared, SplitJoin, Steps
 from muntin.host.errors import DeviceError, UnsupportedError
 from muntin.host.index import (
@@ -30,16 +35,11 @@ from muntin.host.index import (
     WibTree,
     open_index,
 )
-from muntin.host.join.aggregate_engine import AggregateEngine
-from muntin.host.join.aggregate_plan import AggregatePlan
-from muntin.host.join.boundary_generator import BoundaryGenerator
-from muntin.host.join.engine import EngineSpec
-from muntin.host.join.native_engine import NativeEngine, SharedEngine
-from muntin.host.join.splitjoin_cores import SplitJoinCores
-from muntin.host.join.spo_engine import SpoEngine
+from muntin.host.keys.boundary_generator import BoundaryGenerator
 from muntin.host.keys.constants import whole_number
 from muntin.host.memory import usable_memory
 from muntin.host.native import _core
+from muntin.host.sides import Sides
 
 
 class CpuDevice(Device):

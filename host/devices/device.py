@@ -8,15 +8,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, ClassVar
 
-from muntin.host.sides import Sides
+from muntin.host.aggregates.plan import AggregatePlan
+from muntin.host.engine.engine import Engine, EngineSpec
 from muntin.host.engines import EngineKind, Steps, open_engine_kind
 from muntin.host.errors import UnsupportedError
 from muntin.host.index import Auto, Index, open_index
-from muntin.host.join.aggregate_plan import AggregatePlan
-from muntin.host.join.boundary_generator import BoundaryGenerator
-from muntin.host.join.engine import Engine, EngineSpec
+from muntin.host.keys.boundary_generator import BoundaryGenerator
 from muntin.host.memory import Memory, usable_memory
 from muntin.host.public import public
+from muntin.host.sides import Sides
 
 
 @public("muntin.hardware")
@@ -132,7 +132,7 @@ class Device(abc.ABC):
     def open_aggregates(
         self, spec: EngineSpec, generator: BoundaryGenerator, plan: AggregatePlan, *, itself: bool, close: bool
     ) -> Engine:
-        """The engine of a join with ``form="aggregate"``; parameters as of `muntin.host.join.aggregate_engine`.
+        """The engine of a join with ``form="aggregate"``; parameters as of `muntin.host.engine.aggregate_engine`.
 
         Raises
         ------

@@ -9,8 +9,8 @@ import numpy as np
 
 from muntin.host.devices.device import DeviceInfo
 from muntin.host.devices.run_device import RunDevice
+from muntin.host.engine.run_store import SOME_RUNS, Limits, Probe, Room, Run, RunStore
 from muntin.host.errors import CapacityError, DeviceError
-from muntin.host.index.run_store import SOME_RUNS, Limits, Probe, Room, Run, RunStore
 from muntin.host.memory import usable_memory
 
 BLOCK_PAIRS = 1 << 22  # pairs gathered at a time

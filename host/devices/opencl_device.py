@@ -22,8 +22,8 @@ import numpy as np
 
 from muntin.host.devices.device import DeviceInfo
 from muntin.host.devices.run_device import RunDevice
+from muntin.host.engine.run_store import SOME_RUNS, Limits, Probe, Room, Run, RunStore
 from muntin.host.errors import CapacityError, DeviceError
-from muntin.host.index.run_store import SOME_RUNS, Limits, Probe, Room, Run, RunStore
 from muntin.host.memory import Arena
 
 _VENDORS = pathlib.Path("/etc/OpenCL/vendors")

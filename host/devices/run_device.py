@@ -5,15 +5,15 @@ from __future__ import annotations
 import abc
 from typing import cast
 
-from muntin.host.sides import Side, Sides
 from muntin.host.devices.device import Device
+from muntin.host.engine.engine import Engine, EngineSpec
+from muntin.host.engine.index_engine import IndexEngine
+from muntin.host.engine.run_store import SOME_RUNS, Room, RunStore
+from muntin.host.engine.sorted_runs import RunWindow
+from muntin.host.engine.window_index import WindowIndex
 from muntin.host.index import BiSort, Index, RunPolicy, SortedRuns
-from muntin.host.index.run_store import SOME_RUNS, Room, RunStore
-from muntin.host.index.sorted_runs import RunWindow
-from muntin.host.index.window_index import WindowIndex
-from muntin.host.join.boundary_generator import BoundaryGenerator
-from muntin.host.join.engine import Engine, EngineSpec
-from muntin.host.join.index_engine import IndexEngine
+from muntin.host.keys.boundary_generator import BoundaryGenerator
+from muntin.host.sides import Side, Sides
 
 
 class RunDevice(Device):

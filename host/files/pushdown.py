@@ -10,10 +10,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.dataset
 
-from muntin.host.sides import Side
 from muntin.host.keys.constants import moment
 from muntin.host.keys.key_type import NANOS_PER_DAY, Family
 from muntin.host.predicates import AllOf, AnyOf, AsOf, Where
+from muntin.host.sides import Side
 from muntin.host.spec import JoinSpec
 
 _OPERATORS = {

@@ -13,10 +13,10 @@ from typing import TypeVar
 import numpy as np
 
 from muntin.host.devices.device import Device
+from muntin.host.engine.run_store import Limits, Probe, Room, Run, RunStore
 from muntin.host.errors import CapacityError
 from muntin.host.fpga.bisort_lane import BisortLane, LaneRun, Ranges, Steps
 from muntin.host.fpga.driver import BoardLink, KernelDriver
-from muntin.host.index.run_store import Limits, Probe, Room, Run, RunStore
 
 SCRATCH_BYTES = 1 << 23  # takes the bounds of 32 K probes, and 786 K pairs
 

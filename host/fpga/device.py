@@ -9,11 +9,12 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, cast
 
-from muntin.host.sides import Sides
 from muntin.contract.design import design_of
 from muntin.contract.designs.splitjoin import JoinSettings
 from muntin.host.devices.device import Device, DeviceInfo
 from muntin.host.devices.run_device import RunDevice
+from muntin.host.engine.engine import Engine, EngineSpec
+from muntin.host.engine.run_store import SOME_RUNS, Room
 from muntin.host.engines import EngineKind, SplitJoin, Steps, open_engine_kind
 from muntin.host.errors import DeviceError, LinkIdentityError, UnsupportedError
 from muntin.host.fpga.bisort import SCRATCH_BYTES, BisortBoard, BisortStore
@@ -21,9 +22,8 @@ from muntin.host.fpga.driver import BoardLink
 from muntin.host.fpga.splitjoin import SplitJoinBoard
 from muntin.host.fpga.splitjoin_engine import SplitJoinEngine
 from muntin.host.index import BiSort, Index, NestedLoop, SortedRuns
-from muntin.host.index.run_store import SOME_RUNS, Room
-from muntin.host.join.boundary_generator import BoundaryGenerator
-from muntin.host.join.engine import Engine, EngineSpec
+from muntin.host.keys.boundary_generator import BoundaryGenerator
+from muntin.host.sides import Sides
 
 
 class FpgaDevice(RunDevice):

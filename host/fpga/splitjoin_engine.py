@@ -14,25 +14,14 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from muntin.host.sides import OTHER, SIDES, Side, Sides
 from muntin.contract.designs.splitjoin import NUMBER_BITS, RESULT_FIELDS, JoinSettings, Order
+from muntin.host.call import Batch, Call, Counts, OrderedPairs, Pairs, Want
 from muntin.host.devices.device import DeviceInfo
+from muntin.host.engine.engine import Engine, EngineSpec, EngineStatus, Held, beyond_capacity
 from muntin.host.errors import CapacityError, DeviceError, IncompleteError, UnsupportedError
 from muntin.host.fpga.splitjoin import Joined, JoinRows, SplitJoinBoard
-from muntin.host.join.boundary_generator import BoundaryGenerator
-from muntin.host.join.engine import (
-    Batch,
-    Call,
-    Counts,
-    Engine,
-    EngineSpec,
-    EngineStatus,
-    Held,
-    OrderedPairs,
-    Pairs,
-    Want,
-    beyond_capacity,
-)
+from muntin.host.keys.boundary_generator import BoundaryGenerator
+from muntin.host.sides import OTHER, SIDES, Side, Sides
 
 STEP_ROWS = 1 << 14  # rows of a call that are joined at a time
 _ORDERS = {"none": Order.NONE, "outer": Order.OUTER, "inner": Order.INNER}

@@ -7,10 +7,10 @@ import time
 
 import pyarrow as pa
 
-from muntin.host.sides import SIDES, Sides
 from muntin.host.errors import WindowError
 from muntin.host.keys.constants import whole_number
 from muntin.host.keys.durations import nanoseconds
+from muntin.host.sides import SIDES, Sides
 
 MAX_ROWS = 1 << 16
 

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from muntin.host.sides import Side, Sides
+from muntin.host.engine.row_log import empty_table, picked
 from muntin.host.errors import SchemaError, UnsupportedError
-from muntin.host.join.kept_types import returned
-from muntin.host.join.row_log import empty_table, picked
+from muntin.host.keys.kept_types import returned
+from muntin.host.sides import Side, Sides
 from muntin.host.spec import JoinSpec
 
 if TYPE_CHECKING:

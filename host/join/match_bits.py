@@ -6,7 +6,7 @@ import collections
 
 import numpy as np
 
-from muntin.host.join.engine import Batch
+from muntin.host.call import Batch
 
 MERGE_FACTOR = 4  # a run of times is merged into its elder while that is less than this many times larger
 

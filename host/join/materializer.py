@@ -9,27 +9,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from muntin.host.sides import OTHER, SIDES, Side, Sides
+from muntin.host.aggregates.folds import merged_aggregates
+from muntin.host.aggregates.plan import AggregatePlan
+from muntin.host.call import Aggregates, Counts, Found, OrderedPairs, Pairs, Punctuation, Ranges, RunEvents
+from muntin.host.engine.as_of_engine import AsOfEngine, SlotLog
+from muntin.host.engine.engine import PAIR_BYTES, beyond_memory
+from muntin.host.engine.row_log import RowLog, empty_table
 from muntin.host.errors import ResultTooLargeError
-from muntin.host.join import kept_types
-from muntin.host.join.aggregate_plan import AggregatePlan
-from muntin.host.join.engine import (
-    PAIR_BYTES,
-    Aggregates,
-    Counts,
-    Found,
-    OrderedPairs,
-    Pairs,
-    Punctuation,
-    Ranges,
-    RunEvents,
-    beyond_memory,
-)
-from muntin.host.join.folds import merged_aggregates
 from muntin.host.join.match_bits import MatchBits
 from muntin.host.join.range_mirror import RUNS
-from muntin.host.join.row_log import RowLog, empty_table
 from muntin.host.join.sequencer import SequencedCall
+from muntin.host.keys import kept_types
+from muntin.host.sides import OTHER, SIDES, Side, Sides
 from muntin.host.spec import COUNTS_SCHEMA, RANGES_SCHEMA, JoinSpec, OutputColumn
 from muntin.host.windows.time_axis import reached_times
 
@@ -534,3 +525,67 @@ def _numbers(rows: np.ndarray) -> pa.Array:
         return pa.array(rows)
     valid = pa.py_buffer(np.packbits(rows >= 0, bitorder="little"))
     return pa.Array.from_buffers(pa.int64(), len(rows), [valid, pa.py_buffer(np.ascontiguousarray(rows))])
+
+
+class AsOfMaterializer(Materializer):
+    """Turns answered left rows into rows or pairs; its row numbers are slots.
+
+    Parameters
+    ----------
+    spec, schema, columns, memory
+        As of `Materializer`.
+    engine : AsOfEngine
+    logs : dict of str to SlotLog
+        For ``form="rows"``.
+    """
+
+    def __init__(
+        self, spec: JoinSpec, schema: pa.Schema, columns: list[OutputColumn], engine: AsOfEngine,
+        logs: Sides[SlotLog], memory: Memory,
+    ):  # fmt: skip
+        super().__init__(spec, schema, columns, {**logs}, dict.fromkeys(SIDES, 0), memory)
+        self.bits = {}  # which rows wait is known to the engine
+        self._engine = engine
+        self._alone: list[np.ndarray] = []  # left slots that have matched nothing
+
+    def load(self, call: SequencedCall, matched: Sides[np.ndarray]) -> None:
+        """Does nothing: what waits is the engine's."""
+
+    def chosen(
+        self, group: list[Pairs | OrderedPairs], call: SequencedCall | None
+    ) -> tuple[Sides[list[np.ndarray]], int]:
+        """The slots of the pairs, in the order of arrival of left rows; and how many there are."""
+        parts: Sides[list[np.ndarray]] = {side: [] for side in SIDES}
+        for answered in group:
+            assert isinstance(answered, OrderedPairs)
+            left, right = answered.left, answered.right
+            if self._spec.how == "left" and len(right) and int(right.min()) < 0:
+                matched = right >= 0
+                self._alone.append(left[~matched])
+                left, right = left[matched], right[matched]
+            parts["left"].append(left)
+            parts["right"].append(right)
+        return parts, sum(map(len, parts["left"]))
+
+    def unmatched(self, call: SequencedCall | None) -> Sides[np.ndarray]:
+        """The slots of left rows that were answered by none, or can match nothing, and -1 for right ones."""
+        alone, self._alone = self._alone, []
+        if self._spec.how != "left":
+            return {}
+        if call is not None:
+            alone.append(self._engine.slots("left", call.never["left"]))
+        left = np.sort(np.concatenate([_NONE, *alone]))
+        return {"left": left, "right": np.full(len(left), -1)}
+
+    def rest(self, found: list[Found]) -> tuple[pa.Table, int]:
+        """See `Materializer`."""
+        parts, matches = self.chosen([part for part in found if isinstance(part, OrderedPairs)], None)
+        for side, more in self.unmatched(None).items():
+            parts[side].append(more)
+        return self.whole_table(parts), matches
+
+    def table(self, parts: Sides[list[np.ndarray]]) -> pa.Table:
+        """See `Materializer`."""
+        if self.form == "pairs":
+            parts = {side: [self._engine.rows(side, slots) for slots in of] for side, of in parts.items()}
+        return super().table(parts)

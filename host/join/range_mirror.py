@@ -9,22 +9,20 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from muntin.host.sides import OTHER, SIDES, Side, Sides
+from muntin.host.call import Batch
+from muntin.host.engine.row_log import empty_table
 from muntin.host.errors import SchemaError, UnsupportedError
 from muntin.host.frames import ArrowColumns, ArrowRows, as_schema, as_table
-from muntin.host.join.engine import Batch
-from muntin.host.join.kept_types import kept
-from muntin.host.join.row_log import empty_table
 from muntin.host.join.sequencer import Sequencer
+from muntin.host.keys.kept_types import kept
 from muntin.host.public import public
+from muntin.host.sides import OTHER, SIDES, Side, Sides
 from muntin.host.spec import PAIRS_SCHEMA, RANGES_SCHEMA, JoinSpec
 
 RUNS = b"muntin.runs"
 """What happened to the runs of each side during a call, in the metadata of its result's schema."""
 
 _ROWS, _MERGE, _PAST, _DROP = range(4)
-RUNS_OF_EVENT = (1, 3, 2, 1)
-"""How many of an event's numbers, the first ones, are of runs."""
 
 
 @dataclasses.dataclass

@@ -10,19 +10,20 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from muntin.host.sides import OTHER, SIDES, Side, Sides
+from muntin.host.call import Batch, Call, Want
+from muntin.host.engine.engine import EngineSpec
+from muntin.host.engine.residual import ResidualPart
+from muntin.host.engine.routes import RoutePlanner
+from muntin.host.engine.row_log import picked
 from muntin.host.engines import order_parts
 from muntin.host.errors import MuntinError, OrderError, StateError
-from muntin.host.join.boundary_generator import BoundaryGenerator
-from muntin.host.join.engine import Batch, Call, EngineSpec, Want
-from muntin.host.join.residual import ResidualPart
-from muntin.host.join.routes import RoutePlanner
-from muntin.host.join.row_log import picked
+from muntin.host.keys.boundary_generator import BoundaryGenerator
 from muntin.host.keys.columns import column_of
+from muntin.host.sides import OTHER, SIDES, Side, Sides
 from muntin.host.spec import JoinSpec
 
 if TYPE_CHECKING:
-    from muntin.host.join.whole_call import WholeCall
+    from muntin.host.join.batch_summary import BatchSummary
 
 _INT64 = np.iinfo(np.int64)
 _NONE = np.zeros(0, np.int64)
@@ -53,7 +54,7 @@ class SequencedCall(Call):
         Of the sides that were put in order, the place that each row of `tables` had as the rows were given.
     last_sequence : int or None
         The greatest sequence value so far.
-    whole : WholeCall or None
+    whole : BatchSummary or None
         What the rows of all partitions tell, where these are of one.
     pushes : list of (int, int) or None
         As of `Sequencer.sequence`.
@@ -69,7 +70,7 @@ class SequencedCall(Call):
     late_rows: Sides[np.ndarray]
     orders: Sides[np.ndarray]
     last_sequence: int | None
-    whole: WholeCall | None
+    whole: BatchSummary | None
     pushes: list[tuple[int, int]] | None
     tag: bytes | None
 
@@ -211,7 +212,7 @@ class Sequencer:
         self,
         tables: Sides[pa.Table],
         pushes: list[tuple[int, int]] | None = None,
-        whole: WholeCall | None = None,
+        whole: BatchSummary | None = None,
         *,
         tag: bytes | None = None,
         max_pairs: int | None = None,
@@ -225,7 +226,7 @@ class Sequencer:
         pushes : list of (int, int), optional
             Left and right rows that arrived together, in order: within each of them by the sequence column, else left
             before right. By default all rows of the call are one.
-        whole : WholeCall, optional
+        whole : BatchSummary, optional
             What the rows of all partitions tell, where these are of one.
         tag : bytes, optional
             What the caller keeps with the call.
@@ -282,7 +283,7 @@ class Sequencer:
         return self._encoded(ordered, rows, other_position, orders, last_sequence, **more)
 
     def _placed(
-        self, tables: Sides[pa.Table], whole: WholeCall
+        self, tables: Sides[pa.Table], whole: BatchSummary
     ) -> tuple[Sides[np.ndarray], Sides[np.ndarray], Sides[np.ndarray]]:
         """Puts tables in the order that the whole call gives their rows; their numbers, other positions, and orders."""
         sides = SIDES[:1] if self._spec.self_join else SIDES
@@ -306,7 +307,7 @@ class Sequencer:
         orders: Sides[np.ndarray],
         last_sequence: int | None,
         *,
-        whole: WholeCall | None,
+        whole: BatchSummary | None,
         **more: Any,
     ) -> SequencedCall:
         """The call of rows that are in order."""
@@ -382,7 +383,7 @@ class Sequencer:
         return int(times.max()) if len(times) else None
 
     def _ordered(
-        self, tables: Sides[pa.Table], pushes: list[tuple[int, int]] | None, whole: WholeCall | None
+        self, tables: Sides[pa.Table], pushes: list[tuple[int, int]] | None, whole: BatchSummary | None
     ) -> tuple[Sides[pa.Table], Sides[np.ndarray], Sides[np.ndarray], int | None]:
         """The tables by sequence value, the order in which their rows then are, those values, and the greatest so
         far."""

@@ -15,15 +15,17 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from muntin.host.sides import SIDES, Side
 from muntin.host.aggregates import Aggregate
 from muntin.host.devices import Device
 from muntin.host.engines import EngineKind, Inner, Outer, Partitions
 from muntin.host.errors import KafkaError, MuntinError, SchemaError, StateError, WindowError
 from muntin.host.frames import ArrowColumns, as_schema
 from muntin.host.index import Index
+from muntin.host.join import Tables, WindowJoin
 from muntin.host.join.collector import MAX_ROWS
 from muntin.host.join.late_rows import marked_schema
+from muntin.host.join.marked_result import marked
+from muntin.host.join.stats import Stats
 from muntin.host.kafka.formats import Arrow, Format, Json, cut
 from muntin.host.kafka.sinks import CallbackSink, Letter, Sink, TopicSink
 from muntin.host.kafka.source import LOG, Aborted, Offsets, Source
@@ -31,9 +33,7 @@ from muntin.host.keys.constants import whole_number
 from muntin.host.keys.durations import nanoseconds
 from muntin.host.predicates import AllOf, AsOf, Predicate, Where
 from muntin.host.public import public
-from muntin.host.stats import Stats
-from muntin.host.window_join import Tables, WindowJoin
-from muntin.host.window_join.marked_result import marked
+from muntin.host.sides import SIDES, Side
 from muntin.host.windows import Rows, Watermark, Within
 
 TRIES = 5

@@ -10,9 +10,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from muntin.host.sides import SIDES
 from muntin.host.arrow_versions import LIST_VIEW_ARRAYS
 from muntin.host.errors import ReplayError
+from muntin.host.sides import SIDES
 
 _MULTIPLIER = 0x9E3779B97F4A7C15  # odd, so that it has an inverse modulo 2**64
 _INVERSE = pow(_MULTIPLIER, -1, 1 << 64)

@@ -13,9 +13,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from muntin.host.sides import Side
 from muntin.host.errors import KeyTypeError
 from muntin.host.keys.float_order import decode_float, encode_float
+from muntin.host.sides import Side
 
 NANOS_PER = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}
 NANOS_PER_DAY = 86_400 * 1_000_000_000

@@ -1,4 +1,4 @@
-// Windows of aggregates as Python classes. Their one user is host/join/aggregate_engine.py.
+// Windows of aggregates as Python classes. Their one user is host/engine/aggregate_engine.py.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>

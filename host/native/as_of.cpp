@@ -1,4 +1,4 @@
-// The as-of join's state. What each argument means stands in host/join/as_of_engine.py, its one user.
+// The as-of join's state. What each argument means stands in host/engine/as_of_engine.py, its one user.
 #include "as_of.hpp"
 
 #include <nanobind/ndarray.h>

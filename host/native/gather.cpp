@@ -1,4 +1,4 @@
-// Rows of fixed-width columns by number, for host/join/row_log.py, its one user.
+// Rows of fixed-width columns by number, for host/engine/row_log.py, its one user.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/vector.h>

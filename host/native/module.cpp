@@ -1,4 +1,4 @@
-// The core as a Python module. What each argument means stands in host/join/native_engine.py, its one user.
+// The core as a Python module. What each argument means stands in host/engine/native_engine.py, its one user.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/map.h>

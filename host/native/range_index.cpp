@@ -1,4 +1,4 @@
-// An index over one stream's time window with range search, as a Python class. Its one user is host/range_index.py.
+// An index over one stream's time window with range search, as a Python class. Its one user is host/join/range_index.py.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/function.h>

@@ -5,13 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from muntin.host.errors import PredicateError
-from muntin.host.predicates.all_of import AllOf, one_sided
-from muntin.host.predicates.any_of import AnyOf
 from muntin.host.predicates.as_of import AsOf
-from muntin.host.predicates.band import Band
-from muntin.host.predicates.compare import Compare
-from muntin.host.predicates.predicate import Piece, Predicate
-from muntin.host.predicates.where import Where
+from muntin.host.predicates.predicate import AllOf, AnyOf, Band, Compare, Piece, Predicate, Where, one_sided
 
 
 def from_dict(data: dict[str, Any]) -> Predicate | AllOf | AsOf | Where:

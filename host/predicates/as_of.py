@@ -6,13 +6,11 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
-from muntin.host.sides import Side
 from muntin.host.errors import PredicateError
-from muntin.host.predicates.all_of import AllOf, one_sided
 from muntin.host.predicates.literal import bound_from_json, bound_to_json, check_bound, comparable
-from muntin.host.predicates.predicate import Predicate
-from muntin.host.predicates.where import Where
+from muntin.host.predicates.predicate import AllOf, Predicate, Where, one_sided
 from muntin.host.public import public
+from muntin.host.sides import Side
 
 DIRECTIONS = ("backward", "forward", "nearest")
 

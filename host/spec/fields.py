@@ -8,13 +8,13 @@ import json
 from functools import cached_property
 from typing import Any, Self
 
-from muntin.host.sides import Side
 from muntin.host.aggregates import aggregate_from_dict, open_aggregates
 from muntin.host.engines import EngineKind, Inner, Outer, engine_from_dict, open_engine_kind, open_order
 from muntin.host.errors import PredicateError, SchemaError, UnsupportedError, WindowError
 from muntin.host.index import Index, index_from_dict, open_index
 from muntin.host.keys.constants import whole_number
 from muntin.host.predicates import AllOf, AsOf, Band, Compare, Predicate, Where, from_dict, one_sided
+from muntin.host.sides import Side
 from muntin.host.windows import Rows, Watermark, Within
 
 FORMS = ("rows", "pairs", "counts", "ranges", "aggregate")

@@ -7,17 +7,17 @@ from typing import Literal
 
 import pyarrow as pa
 
-from muntin.host.sides import OTHER, SIDES, Side, Sides
+from muntin.host.aggregates.plan import AggregatePlan, columns_of, window_of
 from muntin.host.errors import KeyTypeError, SchemaError, UnsupportedError
 from muntin.host.index import Index
-from muntin.host.join.aggregate_plan import AggregatePlan, columns_of, window_of
-from muntin.host.join.as_of_condition import AsOfAxis, AsOfCondition
-from muntin.host.join.condition import Condition, check_side, condition_columns, in_words
-from muntin.host.join.kept_types import first_known
+from muntin.host.keys.as_of_condition import AsOfAxis, AsOfCondition
 from muntin.host.keys.columns import column_type, has_column, root_column
+from muntin.host.keys.condition import Condition, check_side, condition_columns, in_words
+from muntin.host.keys.kept_types import first_known
 from muntin.host.keys.key_type import key_types
 from muntin.host.predicates import AllOf, AsOf
 from muntin.host.public import public
+from muntin.host.sides import OTHER, SIDES, Side, Sides
 from muntin.host.spec.fields import JoinFields
 from muntin.host.windows.time_axis import TimeAxis, check_time_type
 

@@ -14,15 +14,15 @@ import numpy as np
 import pyarrow as pa
 from sqlglot import exp
 
-from muntin.host.sides import SIDES, Side, Sides
 from muntin.host.errors import KeyTypeError, SqlError, WindowError
-from muntin.host.join.condition import Condition
 from muntin.host.keys.columns import column_type
+from muntin.host.keys.condition import Condition
 from muntin.host.keys.constants import exact_float, moment, read_moment
 from muntin.host.keys.durations import duration_text, nanoseconds
 from muntin.host.keys.key_type import NANOS_PER_DAY, Family, KeyType, key_type, key_types
 from muntin.host.predicates import AllOf, AnyOf, AsOf, Predicate, Where, one_sided
-from muntin.host.predicates.where import DISTINCT
+from muntin.host.predicates.predicate import DISTINCT
+from muntin.host.sides import SIDES, Side, Sides
 from muntin.host.sql.terms import TIMES, Apart, Column, Linear, Node, Part, Source, known, number_of, time_pair
 from muntin.host.sql.text import Text, leaves, told
 from muntin.host.windows import Within

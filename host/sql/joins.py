@@ -10,9 +10,9 @@ import pyarrow as pa
 from sqlglot import exp
 from sqlglot.tokens import TokenType
 
-from muntin.host.sides import SIDES, Sides
 from muntin.host.errors import SqlError
 from muntin.host.predicates import AsOf
+from muntin.host.sides import SIDES, Sides
 from muntin.host.sql.condition import Reader
 from muntin.host.sql.terms import Apart, Column, Node, Source
 from muntin.host.sql.text import leaves, told

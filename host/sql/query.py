@@ -12,8 +12,8 @@ import pyarrow as pa
 from sqlglot import exp
 from sqlglot.dialects.dialect import Dialect
 
-from muntin.host.sides import SIDES, Side, Sides
 from muntin.host.errors import MuntinError, SqlError, UnsupportedError, WindowError
+from muntin.host.sides import SIDES, Side, Sides
 from muntin.host.spec import JoinSpec
 from muntin.host.sql.condition import Reader, sides_of
 from muntin.host.sql.joins import Operand, Step, leave_behind, place_where, random_call, steps

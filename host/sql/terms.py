@@ -10,12 +10,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from muntin.host.sides import Side
 from muntin.host.keys.columns import has_column, root_column
 from muntin.host.keys.constants import exact_float
 from muntin.host.keys.durations import duration_text
 from muntin.host.keys.key_type import NANOS_PER_DAY, Family, KeyType
 from muntin.host.predicates import AnyOf, Band, Compare, Predicate, Where
+from muntin.host.sides import Side
 from muntin.host.windows import Within
 
 Node = Any  # of sqlglot's tree

@@ -27,9 +27,9 @@ import numpy as np
 import pyarrow as pa
 import xxhash
 
-from muntin.host.sides import SIDES, Side, Sides
 from muntin.host.errors import StateError, StateTakenError
-from muntin.host.join.kept_types import kept
+from muntin.host.keys.kept_types import kept
+from muntin.host.sides import SIDES, Side, Sides
 from muntin.host.state.store import Store
 from muntin.host.tracing import carried, span
 
@@ -67,7 +67,7 @@ class Record:
         The rows that the call has matched for the first time, of each side for which that is followed: differences of
         the ascending numbers, as int64, compressed, in base 64.
     whole : dict or None
-        What the rows of all partitions tell, where the log is of one of them, as `WholeCall.to_tables` gives it.
+        What the rows of all partitions tell, where the log is of one of them, as `BatchSummary.to_tables` gives it.
     pushes : str or None
         The left and right rows that arrived together, in order, as `matched`, where a call has several such.
     sender : list of str, or None

@@ -6,11 +6,11 @@ import dataclasses
 import datetime as dt
 from typing import Any
 
-from muntin.host.sides import SIDES
 from muntin.host.errors import WindowError
 from muntin.host.keys.constants import whole_number
 from muntin.host.keys.durations import length, nanoseconds
 from muntin.host.public import public
+from muntin.host.sides import SIDES
 
 MOST_LAG = 1 << 16
 

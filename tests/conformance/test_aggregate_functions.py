@@ -41,7 +41,7 @@ from muntin.errors import (
     UnsupportedError,
     WindowError,
 )
-from muntin.host.join import kept_types
+from muntin.host.keys import kept_types
 from muntin.host.spec import HOWS
 from tests.conformance.test_payload_types import COLUMNS, REFUSED
 from tests.oracles.aggregates import assert_same

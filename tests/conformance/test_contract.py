@@ -14,7 +14,7 @@ import pytest
 from muntin import WindowJoin
 from muntin.host import errors
 from muntin.host.engines import Outer
-from muntin.host.window_join import journal, pipeline, stages
+from muntin.host.join import journal, pipeline, stages
 from tests.conformance.check import check_join, host_arguments, oracle
 from tests.conformance.devices import DEVICES, DeviceCase
 from tests.conformance.keys import KEYS, SHAPES, WIDE_KEYS

@@ -10,8 +10,8 @@ import pytest
 
 from muntin import AllOf, Band, Compare, Rows, Watermark, WindowJoin, Within
 from muntin.host.devices.cpu_device import CpuDevice
-from muntin.host.join import driver_choice
-from muntin.host.join.driver_choice import ChoosingEngine
+from muntin.host.engine import driver_choice
+from muntin.host.engine.driver_choice import ChoosingEngine
 from tests.conformance import check
 from tests.conformance.check import check_join
 from tests.conformance.conjunctions import NAMES, SHAPES, random_columns, with_columns

@@ -10,8 +10,8 @@ import pytest
 from muntin import Rows, Watermark, WindowJoin, Within
 from muntin.host import errors
 from muntin.host.aggregates import Count
-from muntin.host.join import kept_types
 from muntin.host.join.range_mirror import RangeMirror
+from muntin.host.keys import kept_types
 from muntin.host.predicates import AllOf, AnyOf, AsOf, Band, Compare, Where
 from tests.conformance.small_joins import pairs_of
 

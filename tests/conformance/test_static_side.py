@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from muntin import AllOf, AnyOf, AsOf, Band, Compare, Count, JoinSpec, Rows, Sum, Watermark, WindowJoin, Within
 from muntin.errors import PredicateError, SchemaError, StateError, UnsupportedError
-from muntin.host.join.engine import Want
-from muntin.host.window_join.pipeline import Pipeline
+from muntin.host.call import Want
+from muntin.host.join.pipeline import Pipeline
 from tests.conformance.test_no_window import HOWS, expected, near, sides
 
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.float64()), ("t", pa.int64())])

@@ -11,8 +11,8 @@ import numpy as np
 import pyarrow as pa
 
 from muntin import AllOf, Band, Compare, JoinSpec, Rows, Watermark, Within
+from muntin.host.engine.stateless_placement import EqualityPlacement, Placement, can_follow, open_placement
 from muntin.host.engines import Partitions
-from muntin.host.join.stateless_placement import EqualityPlacement, Placement, can_follow, open_placement
 from muntin.host.sides import SIDES
 from muntin.pyspark_bridge.join_task import JoinTask
 from tests.oracles.nested_loop import NestedLoop

@@ -15,14 +15,14 @@ from muntin.host.daemon import DaemonClient
 from muntin.host.daemon.query import Request
 from muntin.host.daemon.staging import Part, PartKey, Stage
 from muntin.host.daemon.streaming_query import StreamingQuery
+from muntin.host.engine.routes import BinHistogram, RoutePlanner, Routes
+from muntin.host.engine.stateless_placement import StatelessPlacement
 from muntin.host.errors import StateError
-from muntin.host.join.routes import Loads, RoutePlanner, Routes
+from muntin.host.join.batch_summary import BatchSummary
+from muntin.host.join.join_part import JoinPart
 from muntin.host.join.sequencer import Sequencer
-from muntin.host.join.stateless_placement import StatelessPlacement
-from muntin.host.join.whole_call import WholeCall
 from muntin.host.state.log import StateLog
 from muntin.host.state.store import LocalStore
-from muntin.host.window_join.join_part import JoinPart
 from muntin.pyspark_bridge.join_task import Shipment
 from tests.fault.world import World
 
@@ -163,7 +163,7 @@ class Planted:
         if not self.in_force:
             yield mock.patch.object(StreamingQuery, "routes", _as_known)
             yield mock.patch.object(Sequencer, "sequence", _by_any_routes(Sequencer.sequence))
-            yield mock.patch.object(Loads, "total", _of_any_routes(Loads.total))
+            yield mock.patch.object(BinHistogram, "total", _of_any_routes(BinHistogram.total))
         if not self.announced:
             yield mock.patch.object(RoutePlanner, "advance", _without_wait(RoutePlanner.advance, settling=False))
         if not self.settled_down:
@@ -318,7 +318,7 @@ def _as_known(query: StreamingQuery, batch: int, partitions: int) -> dict[str, A
 
 
 def _by_any_routes(sequence: Callable[..., Any]) -> Callable[..., Any]:
-    def planted(sequencer: Sequencer, tables: Any, pushes: Any = None, whole: WholeCall | None = None) -> Any:
+    def planted(sequencer: Sequencer, tables: Any, pushes: Any = None, whole: BatchSummary | None = None) -> Any:
         if whole is not None and whole.loads is not None:
             epoch = sequencer.planner.routes(whole.loads.partitions).epoch
             whole = dataclasses.replace(whole, loads=dataclasses.replace(whole.loads, epoch=epoch))
@@ -327,7 +327,7 @@ def _by_any_routes(sequence: Callable[..., Any]) -> Callable[..., Any]:
     return planted
 
 
-def _of_any_routes(total: Callable[..., Loads]) -> Callable[..., Loads]:
+def _of_any_routes(total: Callable[..., BinHistogram]) -> Callable[..., BinHistogram]:
     return lambda parts: total([dataclasses.replace(part, epoch=parts[0].epoch) for part in parts])
 
 

@@ -49,6 +49,7 @@ from muntin.host.daemon.service import Service
 from muntin.host.daemon.streaming_query import StreamingQuery
 from muntin.host.daemon.windows import query_place
 from muntin.host.devices import open_device
+from muntin.host.engine.routes import RoutePlanner
 from muntin.host.errors import (
     ConnectionLostError,
     LimitError,
@@ -58,7 +59,6 @@ from muntin.host.errors import (
     StateLostError,
     UnknownQueryError,
 )
-from muntin.host.join.routes import RoutePlanner
 from muntin.pyspark_bridge.join_task import JoinTask
 from tests.fault.cases import DATA_SETS, JOINS, PLACED, SPLITS, case, content, split_tasks
 from tests.fault.planted import Planted

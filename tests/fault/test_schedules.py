@@ -11,7 +11,7 @@ from unittest import mock
 import pytest
 import structlog
 
-from muntin.host.join.routes import COPIED, DIVIDED, Loads, RoutePlanner
+from muntin.host.engine.routes import COPIED, DIVIDED, BinHistogram, RoutePlanner
 from tests.fault.planted import Planted
 from tests.fault.simulator import Schedule
 from tests.fault.world import WrongError
@@ -71,7 +71,7 @@ def test_routes_are_announced_then_change_and_settle() -> None:
     reached: Counter[tuple[str, int]] = Counter()
     spread: set[int] = set()
 
-    def counted(planner: RoutePlanner, loads: Loads, *more: Any) -> None:
+    def counted(planner: RoutePlanner, loads: BinHistogram, *more: Any) -> None:
         before = planner.routes(loads.partitions)
         advance(planner, loads, *more)
         routes = planner.routes(loads.partitions)

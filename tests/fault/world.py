@@ -35,12 +35,12 @@ import muntin.host.daemon.result
 import muntin.host.daemon.service
 import muntin.host.daemon.streaming_query
 import muntin.host.daemon.unix_client
+import muntin.host.join.calls
 import muntin.host.join.collector
+import muntin.host.join.journal
+import muntin.host.join.pipeline
 import muntin.host.state.log
 import muntin.host.state.store
-import muntin.host.window_join.calls
-import muntin.host.window_join.journal
-import muntin.host.window_join.pipeline
 import muntin.pyspark_bridge.join_task
 
 STEPS = 100_000  # of one world: more is one that goes on without end
@@ -334,9 +334,9 @@ _MODULES = [
     muntin.host.join.collector,
     muntin.host.state.log,
     muntin.host.state.store,
-    muntin.host.window_join.calls,
-    muntin.host.window_join.journal,
-    muntin.host.window_join.pipeline,
+    muntin.host.join.calls,
+    muntin.host.join.journal,
+    muntin.host.join.pipeline,
     muntin.pyspark_bridge.join_task,
 ]
 

@@ -20,10 +20,10 @@ from muntin.host.engines import Inner, Outer, Partitions, SplitJoin
 from muntin.host.errors import MuntinError, PredicateError, WindowError
 from muntin.host.index import BiSort, Slices
 from muntin.host.join.collector import Collector
+from muntin.host.join.range_index import open_window_index
 from muntin.host.keys.constants import exact_float, whole_number
 from muntin.host.keys.durations import nanoseconds
 from muntin.host.predicates import from_dict
-from muntin.host.range_index import open_window_index
 
 NANOS = {"ns": 1, "us": 1000, "ms": 10**6, "s": 10**9}
 #: Of a length in nanoseconds, how each library writes it; None where its class does not hold it.

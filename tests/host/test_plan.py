@@ -13,7 +13,7 @@ from muntin import AllOf, AnyOf, AsOf, Band, Compare, JoinSpec, Partitions, Rows
 from muntin.errors import MuntinError, SchemaError
 from muntin.hardware import open_device
 from muntin.host.index.specs import INDEXES
-from muntin.host.window_join.plan import JoinPlan, plan_join
+from muntin.host.join.plan import JoinPlan, plan_join
 
 COLUMNS = pa.schema({"a": pa.int64(), "t": pa.int64(), "s": pa.string(), "x": pa.int32()})
 SCHEMAS = {"left": COLUMNS, "right": COLUMNS}

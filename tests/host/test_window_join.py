@@ -5,9 +5,9 @@ import pytest
 from muntin import Band, Rows, WindowJoin, Within
 from muntin.host.aggregates import Count, Sum
 from muntin.host.devices.numpy_device import NumpyDevice
+from muntin.host.engine import native_engine
 from muntin.host.engines import SplitJoin
 from muntin.host.errors import CapacityError, DeviceError, KeyTypeError, ResultTooLargeError, SchemaError
-from muntin.host.join import native_engine
 
 BAND = Band("a", "b", -1, 1)
 

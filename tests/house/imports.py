@@ -22,22 +22,16 @@ ABOVE = {
 #: The parts of host: each imports those of its own row and of the rows before it.
 ROWS = (
     (
-        *(
-            "host.errors",
-            "host.sides",
-            "host.arrow_versions",
-            "host.progress",
-            "host.tracing",
-            "host.native",
-            "host.arrays",
-        ),
-        *("host.public", "host.frames", "host.memory", "host.keys"),
+        *("host.errors", "host.sides", "host.arrow_versions", "host.progress", "host.tracing", "host.native"),
+        *("host.arrays", "host.public", "host.frames", "host.memory"),
     ),
-    ("host.windows", "host.predicates", "host.aggregates", "host.engines", "host.index", "host.spec"),
-    ("host.sql", "host.arguments"),
-    ("host.join", "host.state"),
+    (
+        *("host.keys", "host.windows", "host.predicates", "host.engines", "host.index", "host.call"),
+        *("host.aggregates", "host.spec", "host.sql", "host.arguments"),
+    ),
+    ("host.engine", "host.state"),
     ("host.devices", "host.fpga"),
-    ("host.stats", "host.window_join", "host.range_index", "host.tables_sql"),
+    ("host.join", "host.tables_sql"),
     ("host",),
     ("host.files", "host.selftest", "host.daemon", "host.kafka"),
     ("host.cli",),

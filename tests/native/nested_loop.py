@@ -63,7 +63,7 @@ class Batch:
     ----------
     keys : ndarray of int32 or int64
     rows, opposite : ndarray of int64
-        As in `muntin.host.join.engine.Batch`.
+        As in `muntin.host.call.Batch`.
     times : ndarray of int64, or None
     bounds : list of pairs of ndarrays like `keys`, or None
         Lower and upper bounds on the other side's keys, one pair of arrays for each interval.

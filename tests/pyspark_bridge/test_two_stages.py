@@ -355,14 +355,14 @@ def test_daemon_of_an_executor(tmp_path, monkeypatch):
 def test_what_a_part_is_known_by():
     """The same for rows in any order, another one for other rows and for another side."""
     from muntin.host.daemon.staging import totals, totals_of
-    from muntin.host.join.whole_call import CallPart
+    from muntin.host.join.summary_part import SummaryPart
 
     schema = pa.schema([("k", pa.int64()), ("note", pa.string())])
     spec = window_spec()
     table = pa.table([[1, 2, None], ["a", None, "b"]], schema=schema)
 
     def digest(*given):
-        part = CallPart(spec, schema, schema, 1)
+        part = SummaryPart(spec, schema, schema, 1)
         for side, rows in given:
             for batch in rows.to_batches():
                 part.add(side, batch)

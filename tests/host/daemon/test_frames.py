@@ -24,7 +24,7 @@ from muntin.host.daemon.flight_rows import exchange_schema, unwrap, wrap
 from muntin.host.daemon.frames import HEADER, MAGIC, MAX_JSON, VERSION, FrameSocket
 from muntin.host.daemon.rows import Body, cut, decode, encode, encode_within
 from muntin.host.errors import LimitError, MuntinError, ProtocolError, QueryError, UnsupportedError, from_wire
-from muntin.host.join import kept_types
+from muntin.host.keys import kept_types
 from tests.host.daemon.conftest import LEFT, RIGHT, SPEC, TOKEN, batch, expected, open_query, process
 from tests.host.daemon.test_replay import wait_until
 

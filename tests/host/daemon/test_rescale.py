@@ -20,17 +20,18 @@ from muntin.host.cli import main
 from muntin.host.daemon import DaemonClient, start_private
 from muntin.host.daemon.rescale import rescale
 from muntin.host.daemon.windows import Windows, begun_with, query_place, windows_below
+from muntin.host.engine.routes import RoutePlanner, Routes
+from muntin.host.engine.stateless_placement import EqualityPlacement, FullPlacement, Placement, open_placement
 from muntin.host.engines import Partitions
 from muntin.host.errors import StateError, StateLostError, StateTakenError, UnsupportedError, WindowError
-from muntin.host.join.routes import RoutePlanner, Routes
-from muntin.host.join.stateless_placement import EqualityPlacement, FullPlacement, Placement, open_placement
-from muntin.host.join.whole_call import CallPart, WholeCall, places_in, whole_call
+from muntin.host.join.batch_summary import BatchSummary, summary_of
+from muntin.host.join.join_part import JoinPart
+from muntin.host.join.summary_part import SummaryPart, places_in
 from muntin.host.predicates import AllOf, Band, Compare
 from muntin.host.sides import OTHER, SIDES
 from muntin.host.state import LocalStore, open_store
 from muntin.host.state.tables import KeptTable, keep_part, keep_table
-from muntin.host.window_join.join_part import JoinPart
-from tests.host.join.test_whole_call import SCHEMA, WINDOWS, calls_of, content, ranks
+from tests.host.join.test_batch_summary import SCHEMA, WINDOWS, calls_of, content, ranks
 from tests.host.state.test_state import bucket
 from tests.random_routes import at_random
 
@@ -74,7 +75,7 @@ class Query:
     def follows(self) -> bool:
         return not isinstance(self.placement, FullPlacement | None) and self.placement.follows
 
-    def split(self, batch: int, tables: list[pa.Table]) -> list[tuple[list[pa.Table], WholeCall | None]]:
+    def split(self, batch: int, tables: list[pa.Table]) -> list[tuple[list[pa.Table], BatchSummary | None]]:
         """What each window is given of a batch, from two senders."""
         if self.placement is None:
             return [(tables, None)]
@@ -92,7 +93,7 @@ class Query:
             if routes is not None:
                 assert not isinstance(self.placement, FullPlacement)
                 loads = self.placement.loads(routes.epoch)
-            gathered = CallPart(self.spec, SCHEMA, SCHEMA, self.count, loads)
+            gathered = SummaryPart(self.spec, SCHEMA, SCHEMA, self.count, loads)
             for at, (side, rows) in enumerate(zip(SIDES, tables, strict=True)):
                 for piece in rows.filter(pa.array(senders[at] == sender)).combine_chunks().to_batches():
                     counts = None if loads is None else np.zeros((2, len(loads.rows["divided"])), np.int64)
@@ -106,7 +107,7 @@ class Query:
         return [
             (
                 [pa.concat_tables([SCHEMA.empty_table(), *pieces]) for pieces in own[number]],
-                whole_call(parts, places[number], number, placed=self.spec.counted),
+                summary_of(parts, places[number], number, placed=self.spec.counted),
             )
             for number in range(self.count)
         ]

@@ -13,7 +13,7 @@ from muntin.host.daemon import DaemonClient
 from muntin.host.daemon.daemon import Daemon
 from muntin.host.daemon.staging import PartKey
 from muntin.host.errors import LimitError, MuntinError, ProtocolError, QueryError, ReplayError, StateLostError
-from muntin.host.join.whole_call import CallPart
+from muntin.host.join.summary_part import SummaryPart
 
 SCHEMA = pa.schema([("k", pa.int64()), ("t", pa.int64()), ("s", pa.int64()), ("n", pa.int64())])
 ON = AllOf(Compare("k", "=", "k"), Band("t", "t", -60, 60))
@@ -48,7 +48,7 @@ def send(
     **sender: str,
 ) -> PartKey:
     """Send one task's rows to all partitions, as Spark's task does."""
-    gathered = CallPart(spec, SCHEMA, SCHEMA, partitions)
+    gathered = SummaryPart(spec, SCHEMA, SCHEMA, partitions)
     shipments: list[list[tuple[str, pa.RecordBatch]]] = [[] for _ in range(partitions)]
     for at, side in enumerate(SIDES):
         for own in rows.filter(pa.array(rows["n"].to_numpy() % 2 == at)).combine_chunks().to_batches():

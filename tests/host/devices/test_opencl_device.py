@@ -11,8 +11,8 @@ import pytest
 from muntin.host.devices import opencl_device
 from muntin.host.devices.device import DeviceInfo
 from muntin.host.devices.opencl_device import OpenClDevice, find_driver
+from muntin.host.engine.run_store import Limits
 from muntin.host.errors import CapacityError, DeviceError
-from muntin.host.index.run_store import Limits
 
 KEYS = np.arange(50_000, dtype=np.int64)
 ROWS = KEYS.astype(np.uint32)

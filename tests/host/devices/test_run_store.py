@@ -5,8 +5,8 @@ from contextlib import closing
 import numpy as np
 import pytest
 
+from muntin.host.engine.run_store import Limits
 from muntin.host.errors import CapacityError
-from muntin.host.index.run_store import Limits
 
 BEYOND = 1 << 40  # arrival numbers have 64 bits
 

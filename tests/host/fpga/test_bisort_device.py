@@ -14,9 +14,9 @@ from muntin.contract.designs.bisort import Parameters
 from muntin.contract.registers import LANE_STRIDE, Operation
 from muntin.host.devices.device import DeviceInfo
 from muntin.host.devices.numpy_device import NumpyDevice
+from muntin.host.engine.run_store import Limits
 from muntin.host.errors import CapacityError, DeviceError, KernelError
 from muntin.host.fpga.device import FpgaDevice
-from muntin.host.index.run_store import Limits
 from muntin.sim.models.kernel import KernelModel
 from muntin.sim.models.kernel_shell import LanedModel
 

@@ -9,14 +9,15 @@ import pytest
 
 from muntin import AnyOf, Band, Compare, Rows, Watermark, WindowJoin, Within
 from muntin.contract.designs.splitjoin import SplitJoinParameters
+from muntin.host.call import Batch, Call, OrderedPairs
 from muntin.host.devices.device import DeviceInfo
+from muntin.host.engine.engine import EngineSpec
 from muntin.host.engines import Outer
 from muntin.host.errors import CapacityError, DeviceError, IncompleteError, UnsupportedError, from_wire, to_wire
 from muntin.host.fpga.device import FpgaDevice
 from muntin.host.fpga.splitjoin_engine import SplitJoinEngine
 from muntin.host.index import BiSort
 from muntin.host.index import NestedLoop as NestedLoopIndex
-from muntin.host.join.engine import Batch, Call, EngineSpec, OrderedPairs
 from muntin.host.spec import JoinSpec
 from muntin.sim.models.splitjoin_kernel import SplitJoinKernelModel
 from tests.conformance.small_joins import BOTTOM, TOP, agree, open_join, pairs_of, table

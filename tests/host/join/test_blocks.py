@@ -11,11 +11,11 @@ import pytest
 
 from muntin import AllOf, AsOf, Band, Compare, Rows, Watermark, WindowJoin, Within
 from muntin.host.aggregates import Count
+from muntin.host.call import Call, OrderedPairs, Pairs, Punctuation
 from muntin.host.devices.cpu_device import CpuDevice
+from muntin.host.engine.native_engine import NativeEngine
 from muntin.host.engines import Partitions
 from muntin.host.errors import DeviceError, ResultTooLargeError, SchemaError, UnsupportedError, WindowError
-from muntin.host.join.engine import Call, OrderedPairs, Pairs, Punctuation
-from muntin.host.join.native_engine import NativeEngine
 
 BLOCK = 1 << 13
 LEFT = pa.schema([("a", pa.int64()), ("t", pa.int64()), ("s", pa.string())])

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from muntin import AnyOf, Band, Compare
 from muntin.host.errors import PredicateError
-from muntin.host.join.boundary_generator import BoundaryGenerator
+from muntin.host.keys.boundary_generator import BoundaryGenerator
 from muntin.host.keys.key_type import key_types
 
 PAIRS = [

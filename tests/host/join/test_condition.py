@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 
 from muntin import AllOf, AnyOf, Band, Compare, Where
 from muntin.host.errors import CapacityError, KeyTypeError, UnsupportedError
-from muntin.host.join import value_codes
-from muntin.host.join.boundary_generator import CompositeGenerator, between
-from muntin.host.join.condition import Condition
-from muntin.host.join.value_codes import ValueCodes
+from muntin.host.keys import value_codes
+from muntin.host.keys.boundary_generator import CompositeGenerator, between
 from muntin.host.keys.columns import column_of, column_type, has_column, root_column
+from muntin.host.keys.condition import Condition
 from muntin.host.keys.key_type import key_types
+from muntin.host.keys.value_codes import ValueCodes
 from muntin.host.predicates import from_dict
 
 INT32 = [-(2**31), -(2**31) + 1, -1, 0, 1, 7, 2**31 - 2, 2**31 - 1]

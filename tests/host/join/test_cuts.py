@@ -7,9 +7,9 @@ import pyarrow as pa
 import pytest
 
 from muntin import Band, Rows, WindowJoin
-from muntin.host.join.engine import Batch, Call
-from muntin.host.join.native_engine import NativeEngine
-from muntin.host.join.pacer import cut_pairs, cut_steps
+from muntin.host.call import Batch, Call
+from muntin.host.engine.native_engine import NativeEngine
+from muntin.host.engine.pacer import cut_pairs, cut_steps
 from muntin.host.sides import SIDES
 
 

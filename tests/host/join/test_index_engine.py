@@ -4,13 +4,14 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from muntin.host.call import Batch, Call, Counts, Want
 from muntin.host.devices.numpy_device import NumpyDevice
+from muntin.host.engine.engine import EngineSpec
+from muntin.host.engine.index_engine import IndexEngine
+from muntin.host.engine.residual import Residual
+from muntin.host.engine.sorted_runs import RunWindow
 from muntin.host.index import SortedRuns
-from muntin.host.index.sorted_runs import RunWindow
-from muntin.host.join.boundary_generator import BoundaryGenerator
-from muntin.host.join.engine import Batch, Call, Counts, EngineSpec, Want
-from muntin.host.join.index_engine import IndexEngine
-from muntin.host.join.residual import Residual
+from muntin.host.keys.boundary_generator import BoundaryGenerator
 from muntin.host.keys.key_type import key_type
 from muntin.host.predicates import Band
 

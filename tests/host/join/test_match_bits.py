@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from muntin.host.join.engine import Batch
+from muntin.host.call import Batch
 from muntin.host.join.match_bits import MatchBits
 
 

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 
 from muntin import AllOf, AnyOf, AsOf, Band, Compare, Rows, Watermark, WindowJoin, Within
 from muntin.host.aggregates import Count, Max, Mean, Min, Sum
+from muntin.host.call import Call
+from muntin.host.engine.placement import Planner
 from muntin.host.engines import Partitions
 from muntin.host.errors import CapacityError, UnsupportedError, WindowError
 from muntin.host.index import BiSort, RapTable, SpoJoin, WibTree
-from muntin.host.join.engine import Call
-from muntin.host.join.placement import Planner
 from muntin.host.join.range_mirror import RangeMirror
 
 EQUAL = Compare("k", "=", "k")

@@ -13,15 +13,25 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from muntin import Band, Compare, JoinSpec, WindowJoin
+from muntin.host.engine.routes import (
+    COPIED,
+    DIVIDED,
+    BinHistogram,
+    RoutePlanner,
+    Routes,
+    bins_of,
+    even_table,
+    no_counts,
+)
+from muntin.host.engine.stateless_placement import EqualityPlacement, StatelessPlacement
 from muntin.host.engines import Partitions
 from muntin.host.errors import ProtocolError, StateError
-from muntin.host.join.routes import COPIED, DIVIDED, Loads, RoutePlanner, Routes, bins_of, even_table, no_counts
-from muntin.host.join.stateless_placement import EqualityPlacement, StatelessPlacement
-from muntin.host.join.whole_call import CallPart, WholeCall, places_in, whole_call
+from muntin.host.join.batch_summary import BatchSummary, summary_of
+from muntin.host.join.join_part import JoinPart
+from muntin.host.join.summary_part import SummaryPart, places_in
 from muntin.host.sides import SIDES
 from muntin.host.sql import parse_condition
-from muntin.host.window_join.join_part import JoinPart
-from tests.host.join.test_whole_call import ON, SCHEMA, WINDOWS, calls_of, content, ranks
+from tests.host.join.test_batch_summary import ON, SCHEMA, WINDOWS, calls_of, content, ranks
 from tests.random_routes import at_random
 
 COUNT = 3
@@ -41,7 +51,7 @@ def open_one(spec: JoinSpec, partitions: Partitions) -> Placement:
 
 def split(
     spec: JoinSpec, placement: Placement, routes: Routes, tables: list[pa.Table], rng: np.random.Generator
-) -> list[tuple[list[pa.Table], WholeCall]]:
+) -> list[tuple[list[pa.Table], BatchSummary]]:
     """What each partition is given of a call that some senders have, each in an order of its own."""
     count, senders = placement.count, int(rng.integers(1, 4))
     parts: list[dict[str, Any]] = []
@@ -49,7 +59,9 @@ def split(
     own: list[list[list[pa.Table]]] = [[[], []] for _ in range(count)]
     of_rows = [rng.integers(0, senders, len(rows)) for rows in tables]
     for sender in range(senders):
-        gathered = CallPart(spec, SCHEMA, SCHEMA, count, placement.loads(routes.epoch) if placement.follows else None)
+        gathered = SummaryPart(
+            spec, SCHEMA, SCHEMA, count, placement.loads(routes.epoch) if placement.follows else None
+        )
         for at, (side, rows) in enumerate(zip(SIDES, tables, strict=True)):
             chosen = rng.permutation(np.flatnonzero(of_rows[at] == sender))
             for batch in rows.take(pa.array(chosen)).combine_chunks().to_batches():
@@ -64,7 +76,7 @@ def split(
     given = []
     for number in range(count):
         rows = [pa.concat_tables([SCHEMA.empty_table(), *pieces]) for pieces in own[number]]
-        given.append((rows, whole_call(parts, places[number], number, placed=spec.counted)))
+        given.append((rows, summary_of(parts, places[number], number, placed=spec.counted)))
     return given
 
 
@@ -183,7 +195,9 @@ def test_keys_that_rise_are_left_as_they_are() -> None:
     for call in range(20):
         counts = np.zeros(bins_of(4), np.int64)
         counts[8 * call : 8 * call + 3] = 500
-        planner.advance(Loads(0, 4, {"divided": counts}, {}, swappable=False), dict.fromkeys(SIDES, 1500 * call), {})
+        planner.advance(
+            BinHistogram(0, 4, {"divided": counts}, {}, swappable=False), dict.fromkeys(SIDES, 1500 * call), {}
+        )
     assert planner.routes(4).epoch == 0
 
 
@@ -193,7 +207,7 @@ def test_a_window_that_never_ends_keeps_its_routes() -> None:
     for call in range(5):
         counts = np.zeros(bins_of(2), np.int64)
         counts[0] = 1000
-        loads = Loads(0, 2, {"divided": counts}, {"left": call}, swappable=False)
+        loads = BinHistogram(0, 2, {"divided": counts}, {"left": call}, swappable=False)
         planner.advance(loads, dict.fromkeys(SIDES, 0), {"left": None, "right": 5})
     assert planner.routes(2).epoch == 0
 
@@ -202,20 +216,22 @@ def test_a_window_that_never_ends_keeps_its_routes() -> None:
 def test_a_better_table_is_even_and_changes_little(partitions: int) -> None:
     table = even_table(partitions)
     counts = np.full(len(table), 100)
-    loads = Loads(0, partitions, {"divided": counts, "copied": counts}, {}, swappable=True)
+    loads = BinHistogram(0, partitions, {"divided": counts, "copied": counts}, {}, swappable=True)
     assert loads.unevenness(table) == 1
     assert (loads.better(table) == table).all()
     uneven = counts.copy()
     uneven[5], uneven[table == partitions - 1] = counts.sum(), 300
-    loads = Loads(0, partitions, {"divided": uneven, "copied": counts}, {}, swappable=True)
+    loads = BinHistogram(0, partitions, {"divided": uneven, "copied": counts}, {}, swappable=True)
     better = loads.better(table)
     assert loads.unevenness(better) <= 1.1
     assert partitions == 1 or better[5] == DIVIDED
-    swapped = Loads(0, partitions, {"divided": counts, "copied": uneven}, {}, swappable=True)
+    swapped = BinHistogram(0, partitions, {"divided": counts, "copied": uneven}, {}, swappable=True)
     assert partitions == 1 or swapped.better(table)[5] == COPIED
-    fixed = Loads(0, partitions, {"divided": counts, "copied": uneven}, {}, swappable=False)
+    fixed = BinHistogram(0, partitions, {"divided": counts, "copied": uneven}, {}, swappable=False)
     assert fixed.better(table)[5] >= 0  # to copy the few divided rows is of no use
-    one = Loads(0, partitions, {"divided": np.eye(1, len(table), 5, dtype=np.int64)[0] * 10_000}, {}, swappable=False)
+    one = BinHistogram(
+        0, partitions, {"divided": np.eye(1, len(table), 5, dtype=np.int64)[0] * 10_000}, {}, swappable=False
+    )
     assert one.unevenness(one.better(table)) == pytest.approx(1)
 
 
@@ -225,9 +241,9 @@ def test_rows_by_other_routes_are_refused() -> None:
     join = JoinPart.from_spec(spec, left_schema=SCHEMA, right_schema=SCHEMA)
     tables = [SCHEMA.empty_table()] * 2
 
-    def call(*epochs: int) -> WholeCall:
-        parts = [CallPart(spec, SCHEMA, SCHEMA, 2, placement.loads(epoch)).to_wire() for epoch in epochs]
-        return whole_call(parts, [], 0, placed=True)
+    def call(*epochs: int) -> BatchSummary:
+        parts = [SummaryPart(spec, SCHEMA, SCHEMA, 2, placement.loads(epoch)).to_wire() for epoch in epochs]
+        return summary_of(parts, [], 0, placed=True)
 
     join.process(*tables, batch=0, whole=call(0, 0))
     with pytest.raises(StateError, match="epoch 1, and those of epoch 0 are in force"):
@@ -239,6 +255,10 @@ def test_rows_by_other_routes_are_refused() -> None:
 
 @pytest.mark.parametrize("damage", [{"partitions": 5}, {"rows": {"divided": "eA=="}}, {"rows": {}}, {"more": 1}])
 def test_loads_that_cannot_be_read(damage: dict[str, Any]) -> None:
-    part = {"newest": {}, "sequence": None, "loads": {**Loads(0, 2, {}, {}, swappable=False).to_wire(), **damage}}
+    part = {
+        "newest": {},
+        "sequence": None,
+        "loads": {**BinHistogram(0, 2, {}, {}, swappable=False).to_wire(), **damage},
+    }
     with pytest.raises(ProtocolError, match="the parts of a call cannot be read"):
-        whole_call([part], [], 0, placed=False)
+        summary_of([part], [], 0, placed=False)

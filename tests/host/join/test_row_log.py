@@ -8,10 +8,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from muntin.host.engine import row_log
+from muntin.host.engine.residual import RowColumn
+from muntin.host.engine.row_log import RowLog, picked
 from muntin.host.errors import SchemaError
-from muntin.host.join import kept_types, row_log
-from muntin.host.join.residual import RowColumn
-from muntin.host.join.row_log import RowLog, picked
+from muntin.host.keys import kept_types
 
 CALLS = st.lists(st.tuples(st.integers(0, 3000), st.integers(0, 3000)), max_size=30)
 

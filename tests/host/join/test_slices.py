@@ -11,9 +11,9 @@ from muntin.host.devices import cpu_device, open_device
 from muntin.host.engines import Steps
 from muntin.host.errors import UnsupportedError, WindowError
 from muntin.host.index import BurstTrie, CsbTree, Judy, PimTree, Slices
+from muntin.host.join import WindowJoin
 from muntin.host.predicates import Band
 from muntin.host.spec import JoinSpec
-from muntin.host.window_join import WindowJoin
 from muntin.host.windows import Rows, Watermark, Within
 
 START = dt.datetime(2026, 1, 1)

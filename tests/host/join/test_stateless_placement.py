@@ -12,9 +12,9 @@ import pyarrow as pa
 import pytest
 
 from muntin import AllOf, AnyOf, AsOf, Band, Compare, JoinSpec, Rows, WindowJoin, Within
+from muntin.host.engine.stateless_placement import EqualityPlacement, Placement, StatelessPlacement, open_placement
 from muntin.host.engines import Partitions
 from muntin.host.errors import PredicateError, UnsupportedError, WindowError
-from muntin.host.join.stateless_placement import EqualityPlacement, Placement, StatelessPlacement, open_placement
 
 ROWS = 90
 BAND = Band("k", "k", -3, 5)

@@ -21,7 +21,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import muntin.host.window_join.journal as journal_module
+import muntin.host.join.journal as journal_module
 from muntin import AllOf, AnyOf, AsOf, Band, Compare, Rows, Watermark, WindowJoin, Within
 from muntin.host.aggregates import Count, Last, Max
 from muntin.host.errors import (
@@ -469,8 +469,8 @@ def test_an_object_store(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
 
 
 def test_engines_load_without_pairs(store: FaultyStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    from muntin.host.join.index_engine import IndexEngine
-    from muntin.host.join.native_engine import NativeEngine
+    from muntin.host.engine.index_engine import IndexEngine
+    from muntin.host.engine.native_engine import NativeEngine
 
     join = WindowJoin(**JOINS["count"], state="anywhere")
     for tables in calls(1, 4):
