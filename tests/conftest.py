@@ -10,6 +10,7 @@ from hypothesis import settings
 
 from muntin.hardware import open_device
 from muntin.host.errors import DeviceError
+from tests.conformance import streams
 from tests.conformance.devices import DEVICES, DeviceCase
 
 # Time never decides a test: machines are shared. Examples are the same in each run, but for those of --full.
@@ -44,6 +45,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("--full"):
         config.option.timeout = 0
         settings.load_profile("full")
+        streams.ROWS_ALONE = sys.maxsize
     config.addinivalue_line("markers", "full: the full product of a suite that is sampled otherwise; needs --full")
     config.addinivalue_line("markers", "main: what older versions of Spark run too in each run of the tests")
 

@@ -10,6 +10,8 @@ from tests.conformance.windows import WindowCase
 
 SEQUENCES = ("none", "distinct", "ties")
 CUTS = ("whole", "few", "rows", "one-sided", "mixed")
+#: Of a stream cut into rows, so many neighbours are each a call of its own; with ``--full``, all rows.
+ROWS_ALONE = 20
 
 
 @dataclass
@@ -81,7 +83,8 @@ def make_streams(
         ``"none"``, or a column ``q`` with ``"distinct"`` values or with ``"ties"``.
     cut
         How the streams are cut into calls: all in one, a few uneven ones (some sides empty, some None), a row
-        at a time, all left rows but one before any right row, or a mixture.
+        at a time between what came before and what comes after, all left rows but one before any right row, or a
+        mixture.
     """
     sides = rng.permutation(np.repeat([0, 1], [count, count + 7]))
     if cut == "one-sided":
@@ -139,7 +142,8 @@ def _cut(cut: str, count: int, rng: np.random.Generator) -> np.ndarray:
     if cut == "whole":
         return np.zeros(count, np.int64)
     if cut == "rows":
-        return np.arange(count, dtype=np.int64)
+        alone = min(ROWS_ALONE, count)
+        return np.clip(np.arange(1, count + 1) - rng.integers(count - alone + 1), 0, alone + 1)
     sizes = {"few": [23, 40, 5], "one-sided": [11, 3, 30], "mixed": [0, 1, 2, 17, 0, 60]}[cut]
     calls = np.repeat(np.arange(count + len(sizes)), rng.permuted(np.resize(sizes, count + len(sizes))))
     return calls[:count].astype(np.int64)
