@@ -324,6 +324,6 @@ def test_the_watermark_makes_room(index, time_windows, device):
         capacity=400,
         index=index,
     ) as join:
-        for call in range(60):
+        for call in range(20):
             rows = table([call % 3] * 30, t=[call * 10 + i // 3 for i in range(30)])
             assert pairs_of(join.process(rows, rows)) == [(p.left, p.right) for p in loop.process(rows, rows)]

@@ -154,7 +154,7 @@ def test_dropping_the_iterator_finishes_the_call() -> None:
     for drop in ("close", "del"):
         whole, cut = twin("cpu", on=Band("a", "b", -3, 9), how="full", **WINDOWS[1])
         for seed in range(4):
-            left, right = rows("left", seed, 300), rows("right", seed, 300)
+            left, right = rows("left", seed, 150), rows("right", seed, 150)
             expected = whole.process(left, right)
             blocks = cut.process_blocks(left, right, block_bytes=BLOCK)
             if seed % 2:
