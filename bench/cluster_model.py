@@ -41,7 +41,8 @@ from muntin import AllOf, Band, Compare, JoinSpec, Watermark, Within
 from muntin.host.daemon.rows import cut, decode, encode, encode_within
 from muntin.host.daemon.staging import Part, PartKey, Sender
 from muntin.host.daemon.unix_client import BYTES_OF_A_FRAME, ROWS_OF_A_FRAME
-from muntin.host.engine.routes import UNEVEN, Routes, even_table, no_counts
+from muntin.host.engine.balance import UNEVEN
+from muntin.host.engine.routes import RoutingTable, even_table, no_counts
 from muntin.host.engine.stateless_placement import EqualityPlacement, StatelessPlacement, open_placement
 from muntin.host.engines import Partitions
 from muntin.host.join.join_part import JoinPart
@@ -105,7 +106,7 @@ class Case:
             placement.targets(side, rows, None, counts := no_counts(count))
             part.add(side, rows, None, counts)
         table = even_table(count)
-        routes = Routes(0, loads.better(table) if loads.unevenness(table) > UNEVEN else table)
+        routes = RoutingTable(0, loads.better(table) if loads.unevenness(table) > UNEVEN else table)
         return [placement.targets(side, rows, routes)[1] for side, rows in given]
 
     def tagged(self, side: Side, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
@@ -131,7 +132,7 @@ def _placement(case: Case, count: int) -> EqualityPlacement | StatelessPlacement
 class _Wire:
     """In the place of a daemon's client: keeps what a task would send to one partition."""
 
-    def __init__(self, routes: Callable[[], Routes]) -> None:
+    def __init__(self, routes: Callable[[], RoutingTable]) -> None:
         self._routes = routes
         self.bodies: list[tuple[str, pa.Buffer]] = []
         self.call: dict[str, Any] = {}
@@ -145,7 +146,7 @@ class _Wire:
     def open_query(self, *_: object, **__: object) -> None:
         pass
 
-    def routes(self, *_: object) -> Routes:
+    def routes(self, *_: object) -> RoutingTable:
         return self._routes()
 
     def stage(self, name: str, batch: int, rows: Iterator, part: Callable[[], tuple[PartKey, dict]], **_: str) -> None:

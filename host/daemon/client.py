@@ -14,7 +14,7 @@ from muntin.host.daemon.address import Address
 from muntin.host.daemon.definition import Definition, schema_from_wire
 from muntin.host.daemon.staging import PartKey
 from muntin.host.daemon.unix_client import UnixClient
-from muntin.host.engine.routes import Routes
+from muntin.host.engine.routes import RoutingTable
 from muntin.host.errors import DaemonError, ProtocolError
 from muntin.host.spec import JoinSpec
 from muntin.host.state.tables import KeptTable
@@ -210,7 +210,7 @@ class DaemonClient:
         """
         return dict(self._call({"op": "figures", "query": query, "batch": batch})["figures"])
 
-    def routes(self, query: str, batch: int, partitions: int) -> Routes:
+    def routes(self, query: str, batch: int, partitions: int) -> RoutingTable:
         """Where the rows of a batch go that has so many partitions; from a daemon that holds one of them.
 
         Raises
@@ -219,7 +219,7 @@ class DaemonClient:
             No such query of streams is open.
         """
         message = {"op": "routes", "query": query, "batch": batch, "partitions": partitions}
-        return Routes.from_wire(self._call(message)["routes"])
+        return RoutingTable.from_wire(self._call(message)["routes"])
 
     def process(
         self,

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from muntin.host.daemon.windows import Windows, query_place, windows_below
-from muntin.host.engine.routes import RoutePlanner, Routes, no_counts
+from muntin.host.engine.routes import RoutePlanner, RoutingTable, no_counts
 from muntin.host.engine.row_log import empty_table, picked
 from muntin.host.engine.stateless_placement import (
     EqualityPlacement,
@@ -341,7 +341,7 @@ class _Calls:
         return call
 
     def _taken(
-        self, side: Side, tables: dict[int, Sides[pa.Table]], routes: Routes
+        self, side: Side, tables: dict[int, Sides[pa.Table]], routes: RoutingTable
     ) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
         """Of each partition's log the numbers of its rows of a side, and those that are taken from there."""
         placement = self._placement
@@ -524,7 +524,7 @@ def _write(
 
 
 def _targets(
-    part: Placement, side: Side, table: pa.Table, routes: Routes | None, counts: np.ndarray | None = None
+    part: Placement, side: Side, table: pa.Table, routes: RoutingTable | None, counts: np.ndarray | None = None
 ) -> np.ndarray:
     """The masks that `StatelessPlacement.targets` gives for the rows of a table."""
     batches = table.to_batches() or [pa.RecordBatch.from_pylist([], schema=table.schema)]

@@ -202,7 +202,7 @@ class StreamingQuery(Query):
             return result
 
     def routes(self, batch: int, partitions: int) -> dict[str, Any]:
-        """By which routes the rows of a batch come, JSON-able: `Routes.to_wire`."""
+        """By which routes the rows of a batch come, JSON-able: `RoutingTable.to_wire`."""
         self._catch_up()
         with self._own_turn():
             self._check_open()

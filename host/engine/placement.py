@@ -21,15 +21,12 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from muntin.host.engine import balance
 from muntin.host.keys.boundary_generator import BoundaryGenerator
 from muntin.host.keys.condition import Condition
 from muntin.host.keys.key_type import LONG
 from muntin.host.sides import OTHER, SIDES, Side, Sides
 
-HEAVY = 0.2
-"""A coordinate is heavy with more than so much of a partition's even share of the rows."""
-UNEVEN = 1.1
-"""Splitters stay while no partition would have more than so much of its even share."""
 ADRIFT = 1.5
 """Above this, twice in a row, the histogram of a subwindow says nothing of the next: keys that rise, for one."""
 WIDE = 0.75
@@ -222,14 +219,15 @@ class Planner:
         if not len(sample):
             return
         self._samples[side] = sample
-        noise = 1 + 3 * (self._count / len(sample)) ** 0.5
-        if not self._even and ADRIFT * noise < self._count:
-            uneven = _unevenness(before, sample)
-            if uneven > ADRIFT * noise:
+        most = balance.limit(self._count, len(sample))
+        adrift = balance.limit(self._count, len(sample), ADRIFT)
+        if not self._even and adrift < self._count:
+            uneven = balance.unevenness(before.loads(sample))
+            if uneven > adrift:
                 self._strikes[side] += 1
-            elif uneven < UNEVEN * noise:
+            elif uneven < most:
                 self._strikes[side] = 0
-        if _unevenness(self.plan, sample) > UNEVEN * noise or self._cold(sample):
+        if balance.unevenness(self.plan.loads(sample)) > most or self._cold(sample):
             self._plan = self._made()
 
     def probes(self, intervals: list[Interval], probes: int) -> None:
@@ -250,14 +248,14 @@ class Planner:
             return False
         counts = np.bincount(np.searchsorted(self._plan.heavy, sample[np.isin(sample, self._plan.heavy)]))
         counts = np.pad(counts, (0, len(self._plan.heavy) - len(counts)))
-        return bool((counts * self._count < HEAVY / 8 * len(sample)).any())
+        return bool(balance.cold(counts, len(sample), self._count).any())
 
     def _made(self) -> Plan:
         """A plan for rows as those of the newest subwindows."""
         self.plans += 1
         values, counts = np.unique(np.concatenate(list(self._samples.values())), return_counts=True)
         rows = int(counts.sum())
-        often = counts > max(HEAVY * rows / self._count, 8)
+        often = balance.heavy(counts, rows, self._count) & (counts > 8)
         heavy, values, counts = values[often], values[~often], counts[~often]
         fractions = np.arange(1, self._count) / self._count
         if self._even and (len(values) < self._count * 8 or self._is_even(values, counts)):
@@ -275,14 +273,7 @@ class Planner:
     def _is_even(self, values: np.ndarray, counts: np.ndarray) -> bool:
         parts = (values.view(np.uint64) ^ np.uint64(1 << 63)).astype(np.float64) * (self._count / 2.0**64)
         loads = np.bincount(np.minimum(parts.astype(np.int64), self._count - 1), counts, self._count)
-        rows = counts.sum()
-        return bool(loads.max() * self._count <= UNEVEN * (1 + 3 * (self._count / rows) ** 0.5) * rows)
-
-
-def _unevenness(plan: Plan, sample: np.ndarray) -> float:
-    """The most rows of a partition, over its even share."""
-    loads = plan.loads(sample)
-    return float(loads.max() * len(loads) / len(sample))
+        return balance.unevenness(loads) <= balance.limit(self._count, counts.sum())
 
 
 @dataclasses.dataclass(frozen=True)

@@ -24,6 +24,7 @@ from typing import Any
 
 import numpy as np
 
+from muntin.host.engine import balance
 from muntin.host.errors import ProtocolError
 from muntin.host.sides import SIDES, Sides
 
@@ -32,10 +33,6 @@ DIVIDED, COPIED = -1, -2
 divided side's go everywhere."""
 BINS = 1024
 """At least so many, and a multiple of the partitions."""
-HEAVY = 0.2
-"""A bin is spread with more than so much of a partition's even share of the rows, until it has an eighth of that."""
-UNEVEN = 1.1
-"""A table stays while no partition has more than so much of its even share."""
 BETTER = 0.9
 """A new table must have had less than so much of the old one's greatest share, in rows that it was not made of."""
 LEAST_ROWS = 32
@@ -60,7 +57,7 @@ def even_table(partitions: int) -> np.ndarray:
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Routes:
+class RoutingTable:
     """Where the rows of a call go.
 
     Attributes
@@ -78,7 +75,7 @@ class Routes:
     also: np.ndarray | None = None
 
     @classmethod
-    def first(cls, partitions: int) -> Routes:
+    def first(cls, partitions: int) -> RoutingTable:
         """Those of a stream of which nothing is known."""
         return cls(0, even_table(partitions))
 
@@ -91,7 +88,7 @@ class Routes:
         }
 
     @classmethod
-    def from_wire(cls, values: dict[str, Any]) -> Routes:
+    def from_wire(cls, values: dict[str, Any]) -> RoutingTable:
         """What `to_wire` wrote."""
         also = values["also"]
         return cls(
@@ -205,9 +202,8 @@ class BinHistogram:
         return loads + own[~one].sum() / self.partitions + other[~one].sum()
 
     def unevenness(self, table: np.ndarray) -> float:
-        """The most rows of a partition, over the mean."""
-        loads = self.of(table)
-        return float(loads.max() / max(loads.mean(), 1e-9))
+        """The most rows of a partition by a table, over the mean."""
+        return balance.unevenness(self.of(table))
 
     def _roles(self) -> tuple[np.ndarray, np.ndarray]:
         divided = self.rows["divided"]
@@ -216,7 +212,7 @@ class BinHistogram:
     def cold(self, table: np.ndarray) -> np.ndarray:
         """Bins that are spread and no longer heavy; bool, shape (bins,)."""
         rows = np.sum(self._roles(), axis=0)
-        return (table < 0) & (rows < HEAVY / 8 * rows.sum() / self.partitions)
+        return (table < 0) & balance.cold(rows, rows.sum(), self.partitions)
 
     def better(self, table: np.ndarray) -> np.ndarray:
         """A table that divides these rows more evenly, with few changes: heavy bins are spread, those that are no
@@ -224,12 +220,11 @@ class BinHistogram:
         table = table.copy()
         divided, copied = self._roles()
         rows = divided + copied
-        share = rows.sum() / self.partitions
         loads = self.of(table)
         for at in np.flatnonzero(self.cold(table)):
             table[at] = int(np.argmin(loads))
             loads[table[at]] += rows[at]
-        for at in np.flatnonzero((table >= 0) & (rows > HEAVY * share)):
+        for at in np.flatnonzero((table >= 0) & balance.heavy(rows, rows.sum(), self.partitions)):
             swap = self.swappable and copied[at] > divided[at]
             spread = copied[at] if swap else divided[at]
             if spread * (1 - 1 / self.partitions) >= rows[at] / 4:  # else as many rows are copied as before
@@ -237,7 +232,7 @@ class BinHistogram:
         loads = self.of(table)
         for _ in range(len(table)):
             most, fewest = int(np.argmax(loads)), int(np.argmin(loads))
-            if loads[most] <= (1 + (UNEVEN - 1) / 2) * loads.mean():
+            if loads[most] <= (1 + (balance.UNEVEN - 1) / 2) * loads.mean():
                 break
             own = np.flatnonzero(table == most)
             fitting = own[(rows[own] > 0) & (rows[own] < loads[most] - loads[fewest])]
@@ -262,16 +257,16 @@ class RoutePlanner:
 
     def __init__(self, windows: Sides[int] | None):
         self._windows = windows
-        self._routes: Routes | None = None
+        self._routes: RoutingTable | None = None
         self._candidate: np.ndarray | None = None
         self._settling = False  # divided rows have changed
         self._mark: Sides[int] = {}  # rows before the last change: the next number, or the greatest time
         self._greatest: Sides[int] = {}
         self._useless: Sides[int | None] = dict.fromkeys(SIDES)
 
-    def routes(self, partitions: int) -> Routes:
+    def routes(self, partitions: int) -> RoutingTable:
         """Of the next call."""
-        return self._routes or Routes.first(partitions)
+        return self._routes or RoutingTable.first(partitions)
 
     def advance(self, loads: BinHistogram, arrived: Sides[int], useless: Sides[int | None]) -> None:
         """Takes note of a call.
@@ -293,15 +288,15 @@ class RoutePlanner:
         if routes.also is not None:
             if self._passed(arrived):
                 if not self._settling:
-                    routes = Routes(routes.epoch + 1, routes.also, routes.table)
+                    routes = RoutingTable(routes.epoch + 1, routes.also, routes.table)
                 else:
-                    routes = Routes(routes.epoch + 1, routes.table)
+                    routes = RoutingTable(routes.epoch + 1, routes.table)
                 self._settling, self._mark = not self._settling, now
         # Else a change would not end, or the window holds copies of rows that may be the divided ones of the next.
         elif (self._windows is not None or None not in self._useless.values()) and self._passed(arrived):
             table = self._wanted(loads, routes.table)
             if table is not None:
-                routes, self._mark = Routes(routes.epoch + 1, routes.table, table), now
+                routes, self._mark = RoutingTable(routes.epoch + 1, routes.table, table), now
         self._routes, self._useless = routes, dict(useless)
 
     def _wanted(self, loads: BinHistogram, table: np.ndarray) -> np.ndarray | None:
@@ -310,7 +305,7 @@ class RoutePlanner:
         if rows < LEAST_ROWS * loads.partitions:
             return None
         candidate, self._candidate = self._candidate, None
-        uneven, most = loads.unevenness(table), UNEVEN * (1 + 3 * (loads.partitions / rows) ** 0.5)
+        uneven, most = loads.unevenness(table), balance.limit(loads.partitions, rows)
         cold = bool(loads.cold(table).any())
         if uneven > most or cold:
             if candidate is not None and loads.unevenness(candidate) < (most if cold else BETTER * uneven):
@@ -345,7 +340,7 @@ class RoutePlanner:
         self.__init__(self._windows)  # type: ignore[misc]
         if state is None:
             return
-        self._routes = Routes.from_wire(state["routes"])
+        self._routes = RoutingTable.from_wire(state["routes"])
         self._candidate = None if state["candidate"] is None else unpacked(state["candidate"]).astype(np.int16)
         self._settling, self._useless = state["settling"], dict(state["useless"])
         self._mark, self._greatest = dict(state["mark"]), dict(state["greatest"])

@@ -7,7 +7,7 @@ partition: whether it is unmatched, and what it matches first or nearest, is kno
 Divided rows go by *cells* of a width on an axis, the keys of a band or the times of a window, which partitions take in
 turn; a copied row goes to the cells that it reaches. Or they go by their content, and copied rows everywhere. In each
 round of turns the partitions have another order, so that values at regular distances do not all meet one of them. In
-streams cells are bins of `Routes`, which follow the data.
+streams cells are bins of `RoutingTable`, which follow the data.
 
 Source: DeWitt, Naughton and Schneider, An evaluation of non-equijoin algorithms (VLDB 1991), for bands with one side
 copied where ranges overlap; Okcan and Riedewald, Processing theta-joins using MapReduce (SIGMOD 2011), for rows spread
@@ -25,7 +25,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from muntin.host.engine.routes import BinHistogram, Routes, bins_of
+from muntin.host.engine.routes import BinHistogram, RoutingTable, bins_of
 from muntin.host.engines import Partitions
 from muntin.host.errors import UnsupportedError, WindowError
 from muntin.host.keys.boundary_generator import exact_bound
@@ -68,7 +68,7 @@ class StatelessPlacement:
     parts : tuple of StatelessPlacement
         This one; see `FullPlacement`.
     follows : bool
-        Rows go by `Routes`, which follow the data.
+        Rows go by `RoutingTable`, which follow the data.
 
     Raises
     ------
@@ -117,13 +117,13 @@ class StatelessPlacement:
         )
 
     def targets(
-        self, side: Side, rows: pa.RecordBatch, routes: Routes | None = None, counts: np.ndarray | None = None
+        self, side: Side, rows: pa.RecordBatch, routes: RoutingTable | None = None, counts: np.ndarray | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
         """Where rows of a side go.
 
         Parameters
         ----------
-        routes : Routes, optional
+        routes : RoutingTable, optional
             Those of the call; by default as before anything is known.
         counts : ndarray of int64, shape (2, bins), optional
             What is added to: how many rows lie in each bin, as divided and as copied ones.
@@ -135,7 +135,7 @@ class StatelessPlacement:
         masks : ndarray of bool, shape (partitions, n)
             Which rows each partition is sent.
         """
-        routes = routes or Routes.first(self.count)
+        routes = routes or RoutingTable.first(self.count)
         if side == self.divided:
             if self._cells is None:
                 homes = _by_content(rows, self._kept, self.count)
@@ -214,10 +214,10 @@ class EqualityPlacement:
         )
 
     def targets(
-        self, side: Side, rows: pa.RecordBatch, routes: Routes | None = None, counts: np.ndarray | None = None
+        self, side: Side, rows: pa.RecordBatch, routes: RoutingTable | None = None, counts: np.ndarray | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
         """As `StatelessPlacement.targets`; -1 of rows that go to more than one."""
-        routes = routes or Routes.first(self.count)
+        routes = routes or RoutingTable.first(self.count)
         bins = self._bins(side, rows)
         if counts is not None:
             counts[int(side != self.divided)] += np.bincount(bins, minlength=counts.shape[1])
@@ -275,7 +275,7 @@ class FullPlacement:
         return self.parts[2 * partition // self.count].spec(partition)
 
     def targets(
-        self, side: Side, rows: pa.RecordBatch, routes: Routes | None = None, counts: np.ndarray | None = None
+        self, side: Side, rows: pa.RecordBatch, routes: RoutingTable | None = None, counts: np.ndarray | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
         """As `StatelessPlacement.targets`, of rows that all are copied."""
         masks = np.concatenate([part.targets(side, rows)[1] for part in self.parts])
@@ -340,7 +340,7 @@ class _Cells:
         keys, valid = self._encoded(self._divided, rows)
         return self._bin(self._cell(keys)), valid
 
-    def reached(self, rows: pa.RecordBatch, routes: Routes) -> np.ndarray:
+    def reached(self, rows: pa.RecordBatch, routes: RoutingTable) -> np.ndarray:
         """Which copied rows may meet divided ones in the cells of each partition; bool, shape (partitions, n)."""
         side = OTHER[self._divided]
         keys, valid = self._encoded(side, rows)

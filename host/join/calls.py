@@ -14,7 +14,7 @@ import pyarrow as pa
 from muntin.host.arrays import PooledArrays
 from muntin.host.call import Call
 from muntin.host.devices import Device, open_device
-from muntin.host.engine.routes import Routes
+from muntin.host.engine.routes import RoutingTable
 from muntin.host.engine.row_log import empty_table
 from muntin.host.engines import Partitions
 from muntin.host.errors import DeviceError, ReplayError, SchemaError, UnsupportedError
@@ -204,7 +204,7 @@ class Calls:
         with self.turn():
             return _begun(self._repeated(left, right, size))
 
-    def routes(self, batch: int, partitions: int) -> Routes:
+    def routes(self, batch: int, partitions: int) -> RoutingTable:
         with self.turn():
             return self.journal.routes(batch, partitions)
 

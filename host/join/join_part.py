@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from muntin.host.engine.routes import Routes
+from muntin.host.engine.routes import RoutingTable
 from muntin.host.errors import UnsupportedError
 from muntin.host.frames import ArrowRows
 from muntin.host.join.batch_summary import BatchSummary
@@ -54,7 +54,7 @@ class JoinPart(WindowJoin):
                 "partition: use form='rows' or 'pairs' with order='none'"
             )
 
-    def routes(self, batch: int, partitions: int) -> Routes:
+    def routes(self, batch: int, partitions: int) -> RoutingTable:
         """By which routes the rows of a call come.
 
         Parameters

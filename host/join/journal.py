@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from muntin.host.call import Call
-from muntin.host.engine.routes import BinHistogram, RoutePlanner, Routes
+from muntin.host.engine.routes import BinHistogram, RoutePlanner, RoutingTable
 from muntin.host.errors import StateError
 from muntin.host.join.batch_summary import BatchSummary
 from muntin.host.join.call_errors import of_input
@@ -239,12 +239,12 @@ class Journal:
                 known, found = ({"left": each["right"], "right": each["left"]} for each in (known, found))
             check_same(record.batch, known, found)
 
-    def routes(self, batch: int, partitions: int) -> Routes:
+    def routes(self, batch: int, partitions: int) -> RoutingTable:
         """By which routes the rows of a call come: the newest, or a later one; see `JoinPart.routes`."""
         sequencer, record = self.opened().sequencer, self.repeatable
         if record is None:
             if batch <= self.last_batch:
-                return self.opened().routes or Routes.first(partitions)
+                return self.opened().routes or RoutingTable.first(partitions)
             return sequencer.planner.routes(partitions)
         planner = RoutePlanner(sequencer.engine_spec.counts)
         planner.state = record.before.get("routes")

@@ -14,7 +14,7 @@ import pyarrow as pa
 from muntin.host.call import Call, Found, Want
 from muntin.host.engine.as_of_engine import SlotLog
 from muntin.host.engine.engine import Engine, Held
-from muntin.host.engine.routes import Routes
+from muntin.host.engine.routes import RoutingTable
 from muntin.host.engine.row_log import RowLog
 from muntin.host.errors import IncompleteError
 from muntin.host.join.batch_summary import BatchSummary
@@ -71,7 +71,7 @@ class Pipeline:
         Rows that may still be asked for; in a self join one, of the left side, which both roles share.
     changed : bool
         A call has changed what is held beside the engine, since `mark`.
-    routes : Routes or None
+    routes : RoutingTable or None
         By which the rows of the newest call came, where they are those of one partition.
     seconds : dict of str to float
         Time per step, beside the engine's.
@@ -86,7 +86,7 @@ class Pipeline:
         spec, device = plan.spec, plan.device
         left, right = plan.schemas["left"], plan.schemas["right"]
         self.plan, self.changed, self.seconds = plan, False, {"encode": 0.0, "output": 0.0}
-        self.routes: Routes | None = None
+        self.routes: RoutingTable | None = None
         self._held = dict.fromkeys(SIDES, Held(None))  # of time windows
         self._counts: Sides[int] | None = None  # rows of each side that a count window holds, in any role
         if spec.counted:

@@ -15,7 +15,7 @@ from muntin.host.daemon import DaemonClient
 from muntin.host.daemon.query import Request
 from muntin.host.daemon.staging import Part, PartKey, Stage
 from muntin.host.daemon.streaming_query import StreamingQuery
-from muntin.host.engine.routes import BinHistogram, RoutePlanner, Routes
+from muntin.host.engine.routes import BinHistogram, RoutePlanner, RoutingTable
 from muntin.host.engine.stateless_placement import StatelessPlacement
 from muntin.host.errors import StateError
 from muntin.host.join.batch_summary import BatchSummary
@@ -337,13 +337,13 @@ def _without_wait(advance: Callable[..., None], *, settling: bool) -> Callable[.
         routes = planner._routes
         if routes is not None and routes.also is not None and planner._settling == settling:
             table, also = (routes.table, None) if settling else (routes.also, routes.table)
-            planner._routes, planner._settling = Routes(routes.epoch + 1, table, also), not settling
+            planner._routes, planner._settling = RoutingTable(routes.epoch + 1, table, also), not settling
 
     return planted
 
 
-def _of_before_newest(routes: Callable[..., Routes]) -> Callable[..., Routes]:
-    def planted(join: JoinPart, batch: int, partitions: int) -> Routes:
+def _of_before_newest(routes: Callable[..., RoutingTable]) -> Callable[..., RoutingTable]:
+    def planted(join: JoinPart, batch: int, partitions: int) -> RoutingTable:
         record = join._calls.journal.repeatable
         return routes(join, batch if record is None else record.batch, partitions)
 

@@ -20,7 +20,7 @@ from muntin.host.cli import main
 from muntin.host.daemon import DaemonClient, start_private
 from muntin.host.daemon.rescale import rescale
 from muntin.host.daemon.windows import Windows, begun_with, query_place, windows_below
-from muntin.host.engine.routes import RoutePlanner, Routes
+from muntin.host.engine.routes import RoutePlanner, RoutingTable
 from muntin.host.engine.stateless_placement import EqualityPlacement, FullPlacement, Placement, open_placement
 from muntin.host.engines import Partitions
 from muntin.host.errors import StateError, StateLostError, StateTakenError, UnsupportedError, WindowError
@@ -83,7 +83,7 @@ class Query:
         if self.follows:
             known = [join.routes(batch, self.count).to_wire() for join in self.joins]
             assert all(each == known[0] for each in known)
-            routes = Routes.from_wire(known[0])
+            routes = RoutingTable.from_wire(known[0])
         parts: list[dict[str, Any]] = []
         places: list[list[pa.RecordBatch]] = [[] for _ in range(self.count)]
         own: list[list[list[pa.Table]]] = [[[], []] for _ in range(self.count)]

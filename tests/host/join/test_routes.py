@@ -18,7 +18,7 @@ from muntin.host.engine.routes import (
     DIVIDED,
     BinHistogram,
     RoutePlanner,
-    Routes,
+    RoutingTable,
     bins_of,
     even_table,
     no_counts,
@@ -50,7 +50,7 @@ def open_one(spec: JoinSpec, partitions: Partitions) -> Placement:
 
 
 def split(
-    spec: JoinSpec, placement: Placement, routes: Routes, tables: list[pa.Table], rng: np.random.Generator
+    spec: JoinSpec, placement: Placement, routes: RoutingTable, tables: list[pa.Table], rng: np.random.Generator
 ) -> list[tuple[list[pa.Table], BatchSummary]]:
     """What each partition is given of a call that some senders have, each in an order of its own."""
     count, senders = placement.count, int(rng.integers(1, 4))
@@ -134,7 +134,7 @@ def test_as_one_join(
             due = content(one.process(*ordered, batch=2 * batch))
             known = [join.routes(2 * batch, COUNT).to_wire() for join in joins]
             assert all(each == known[0] for each in known)
-            routes = Routes.from_wire(json.loads(json.dumps(known[0])))
+            routes = RoutingTable.from_wire(json.loads(json.dumps(known[0])))
             found = []
             for number, (rows, whole) in enumerate(split(spec, placement, routes, tables, rng)):
                 found.append(joins[number].process(*rows, batch=2 * batch, whole=whole))
