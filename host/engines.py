@@ -133,7 +133,8 @@ class Shared(EngineKind):
     task_size : int
         Rows of a task, from 1 to 1024; the paper uses 8 (section 5.2).
     merge : str
-        ``"nonblocking"``: rows go on while a `PimTree` or an `ImTree` is merged, but for two short waits.
+        ``"nonblocking"``: calls go on while a `PimTree` or an `ImTree` is merged, by a thread in the background, but
+        for two short waits. What takes less than a millisecond is merged in the call.
         ``"blocking"``: they wait.
 
     Raises

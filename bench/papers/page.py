@@ -52,7 +52,8 @@ def keep(result: Mapping[str, Any], path: Path = KEPT) -> list[dict[str, Any]]:
         kept = {(one["paper"], one["number"]): one for one in json.loads(path.read_text())}
     about = {"date": result["date"][:10], "machine": _machine(result["machine"]), "quick": result["quick"]}
     for figure in result["figures"]:
-        kept[figure["paper"], figure["number"]] = {"findings": []} | figure | about
+        points = [{name: point[name] for name in ("series", "x", "y")} for point in figure["points"]]
+        kept[figure["paper"], figure["number"]] = {"findings": []} | figure | about | {"points": points}
     known = {(paper, number): None for paper, number, _ in figures_of(papers())}
     ordered = [kept[key] for key in (known | kept) if key in kept]
     path.write_text("[\n" + ",\n".join(map(json.dumps, ordered)) + "\n]\n")

@@ -11,13 +11,14 @@ import ctypes
 import statistics
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from bench.contenders.contender import Unavailable
 from bench.contenders.cpp_library import compiled
-from bench.papers.figure import Figure, Scale
+from bench.papers.figure import Figure, Finding, Scale, in_turns, ratios
 from muntin.host.native import _core
 
 PAPER = "PIM-Tree"
@@ -71,7 +72,7 @@ class Run:
     window : tuple of int
         Rows of the left and the right window.
     threads : int
-        1: without locks, unless `options` has ``concurrency=1``.
+        1: without locks, unless `options` has ``concurrency=1``, and merges by itself, as its own time is what counts.
     keys : function
         Draws keys.
     matches : float
@@ -110,6 +111,9 @@ class Run:
         self.rates: list[float] = []
         band = band_for(keys, max(window), matches) if matches else None
         parameters = {name: float(value) for name, value in options.items() if name != "index"}
+        if threads == 1:
+            parameters.setdefault("blocking", 1.0)
+        self.clock = time.perf_counter if threads > 1 else time.thread_time
         self.core = _core.Engine(
             key_bits=32,
             index=options["index"],
@@ -141,10 +145,9 @@ class Run:
                 for first, opposite in zip(self.arrived, before, strict=True)
             ]
             self.arrived = [first + len(of) for first, of in zip(self.arrived, before, strict=True)]
-        clock = time.perf_counter if self.threads > 1 else time.thread_time
-        start = clock()
+        start = self.clock()
         self.core.step(*inputs, whole=True, probing=self.probing, threads=self.threads)
-        self.rates.append(count / (clock() - start) / 1e6)
+        self.rates.append(count / (self.clock() - start) / 1e6)
         report: dict[str, Any] = self.core.report()
         self.merges.append(report.get("merges", 0))
 
@@ -180,9 +183,19 @@ def measure(runs: Mapping[Any, Callable[..., Run]], scale: Scale) -> list[dict[s
         for series, run in open_runs.items():
             report = run.core.report()
             points.append(
-                {"series": series, "x": place, "y": run.rate, "latency_us": _latency(report), "report": report}
+                {
+                    **{"series": series, "x": place, "y": run.rate, "latency_us": _latency(report), "report": report},
+                    "turns": run.rates,
+                }
             )
     return points
+
+
+def faster(points: list[dict[str, Any]], one: str, other: str, place: Any, paper: float | None = None) -> Finding:
+    """That one series is faster than another at a place, block by block."""
+    rates = {point["series"]: point["turns"] for point in points if point["x"] == place}
+    where = f"{place:,}" if isinstance(place, int) else place
+    return Finding(f"the rate of {one} over that of {other} at {where}:", ratios(rates[one], rates[other]), paper)
 
 
 def _blocks_of_a_merge(run: Run) -> int:
@@ -806,6 +819,22 @@ def _merges(scale: Scale) -> list[dict[str, Any]]:
     return measure(runs, scale)
 
 
+def call_times(scale: Scale, calls: int, rows: int = 512) -> dict[str, list[float]]:
+    """For each way to merge, the 99th percentile of the seconds of calls of some rows of both streams, turn by turn."""
+    window = 1 << 17 if scale.quick else 1 << 20
+    kinds = {"nonblocking": PIM, "blocking": {**PIM, "blocking": 1}}
+    runs = {name: Run(both(window), threads_here(scale), block_rows=1 << 15, **kind) for name, kind in kinds.items()}
+
+    def p99(run: Run) -> float:
+        run.block_rows = rows
+        run.rates.clear()
+        for _ in range(calls):
+            run.block()
+        return float(np.quantile([rows / 1e6 / rate for rate in run.rates], 0.99))
+
+    return in_turns({name: partial(p99, run) for name, run in runs.items()}, 5)
+
+
 def fig_13c(scale: Scale) -> Figure:
     """Blocking and nonblocking merge, with latency."""
     points = _merges(scale)
@@ -813,12 +842,20 @@ def fig_13c(scale: Scale) -> Figure:
         name: ", ".join(f"{p['latency_us']['p99']:,.0f} us at {p['x']:,} rows" for p in points if p["series"] == name)
         for name in ("nonblocking", "blocking")
     }
+    # Each turn has several merges of both sides.
+    times = call_times(scale, 400 if scale.quick else 3000)
+    longer = ratios(times["blocking"], times["nonblocking"])
+    findings = [
+        Finding("p99 of the time of a call of 512 rows, blocking over nonblocking:", longer),
+        faster(points, "blocking", "nonblocking", windows(scale)[-1]),
+    ]  # fmt: skip
     return Figure(
         PAPER, "13c", "blocking and nonblocking merge", "both are about as fast, the blocking one slightly more so; 16 "
         "threads are 7.5 and 3.7 times as fast as one with B+-Tree and with PIM-Tree", "window [rows]", RATE, points,
-        log_x=True,
+        log_x=True, findings=findings,
         note=f"p99 from arrival to results, nonblocking: {latency['nonblocking']}; blocking: {latency['blocking']}. "
-        f"{ONE_THREAD}",
+        f"p99 of a call: {1e6 * statistics.median(times['nonblocking']):,.0f} and "
+        f"{1e6 * statistics.median(times['blocking']):,.0f} us. {ONE_THREAD}",
     )  # fmt: skip
 
 

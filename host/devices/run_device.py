@@ -11,6 +11,8 @@ from muntin.host.engine.index_engine import IndexEngine
 from muntin.host.engine.run_store import SOME_RUNS, Room, RunStore
 from muntin.host.engine.sorted_runs import RunWindow
 from muntin.host.engine.window_index import WindowIndex
+from muntin.host.engines import EngineKind
+from muntin.host.errors import UnsupportedError
 from muntin.host.index import BiSort, Index, RunPolicy, SortedRuns
 from muntin.host.keys.boundary_generator import BoundaryGenerator
 from muntin.host.sides import Side, Sides
@@ -20,6 +22,15 @@ class RunDevice(Device):
     """A device with stores of sorted runs."""
 
     indexes: tuple[str, ...] = (SortedRuns.name, BiSort.name)
+
+    def index(self, chosen: str | Index, engine: EngineKind) -> Index:
+        """See `Device`."""
+        index = super().index(chosen, engine)
+        if isinstance(index, BiSort) and index.own_subwindows:
+            raise UnsupportedError(
+                f"device {self.info.name} keeps BI-Sort as runs: partitions and subwindow_rows are of device 'cpu'"
+            )
+        return index
 
     def open_engine(self, spec: EngineSpec, generator: BoundaryGenerator, key_bits: Sides[int], index: Index) -> Engine:
         """See `Device`."""

@@ -28,7 +28,7 @@ from muntin.host.engine.engine import (
 )
 from muntin.host.engine.pacer import Pacer, cut_pairs, cut_steps
 from muntin.host.engines import Shared, Steps
-from muntin.host.errors import DeviceError, WindowError
+from muntin.host.errors import DeviceError, UnsupportedError, WindowError
 from muntin.host.index import BiSort, BPlusTree, Chain, ImTree, Index, Slices, SortedRuns
 from muntin.host.keys.boundary_generator import BoundaryGenerator
 from muntin.host.keys.durations import nanoseconds
@@ -160,7 +160,12 @@ class NativeEngine(Engine):
         bands = generator.constant_bands()
         self._complement = False  # ranges hold what does not match
         if spec.ranges:
-            name = SortedRuns.name  # BI-Sort's main array and buffer as two runs
+            if isinstance(index, BiSort) and index.own_subwindows:
+                raise UnsupportedError(
+                    "form='ranges' keeps BI-Sort's main array and buffer as two runs: leave out partitions and "
+                    "subwindow_rows of the index 'bisort'"
+                )
+            name = SortedRuns.name
             parameters["recording"] = 1.0
             band = generator.constant_band()
             if band is not None and band[2]:

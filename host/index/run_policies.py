@@ -99,6 +99,11 @@ class BiSort(RunPolicy):
     ----------
     buffer_rows : int
         Size of the insertion buffer, at least 1; the paper uses 1 K (section V-A).
+    partitions : int, optional
+        Entries of the index array over a subwindow's main array, the paper's P, at least 1; by default one for each 64
+        rows. On `cpu` alone, not with ``form="ranges"``; so is the next one.
+    subwindow_rows : int, optional
+        Rows of a subwindow, at least 1; by default a quarter of the window, and less for the first ones.
 
     Raises
     ------
@@ -115,9 +120,20 @@ class BiSort(RunPolicy):
 
     name = "bisort"
     buffer_rows: int = 1024
+    partitions: int | None = None
+    subwindow_rows: int | None = None
 
     def __post_init__(self) -> None:
-        self._check(buffer_rows=1)
+        self._check(buffer_rows=1, partitions=1, subwindow_rows=1)
+
+    @property
+    def own_subwindows(self) -> bool:
+        """Whether its subwindows are set: what no store of plain runs has."""
+        return self.partitions is not None or self.subwindow_rows is not None
+
+    def room(self, rows: int) -> int:
+        """See `Index`. The newest subwindow may be one that the window does not fill."""
+        return 2 * (rows + (self.subwindow_rows or 0))
 
     def merges(self, lengths: list[int]) -> int:
         if len(lengths) == 1:

@@ -33,8 +33,37 @@ class _Run:
     rows: np.ndarray
     times: np.ndarray | None
 
+    @classmethod
+    def sorted(cls, keys: np.ndarray, rows: np.ndarray, times: np.ndarray | None) -> _Run:
+        """Of rows in the order of arrival."""
+        run = cls(keys, rows, times)
+        return run.take(np.argsort(run.words, kind="stable"))
+
+    @property
+    def words(self) -> np.ndarray:
+        """The core's, in whose order rows are: keys, above the low 32 bits of arrival numbers where keys are narrow."""
+        if self.keys.dtype.itemsize == 4:
+            return (self.keys.astype(np.int64) << 32) | (self.rows & 0xFFFFFFFF)
+        return self.keys
+
     def take(self, which: np.ndarray) -> _Run:
         return _Run(self.keys[which], self.rows[which], None if self.times is None else self.times[which])
+
+    def merged(self, newer: _Run) -> _Run:
+        """With the rows of a newer run, which are looked up in this one: no row is sorted a second time."""
+        places = np.searchsorted(self.words, newer.words, "right") + np.arange(len(newer.rows))
+        own = np.ones(len(self.rows) + len(newer.rows), np.bool_)
+        own[places] = False
+
+        def both(one: np.ndarray, other: np.ndarray) -> np.ndarray:
+            column = np.empty(len(own), one.dtype)
+            column[own], column[places] = one, other
+            return column
+
+        times = None
+        if self.times is not None and newer.times is not None:
+            times = both(self.times, newer.times)
+        return _Run(both(self.keys, newer.keys), both(self.rows, newer.rows), times)
 
 
 @public("muntin.index")
@@ -147,12 +176,9 @@ class RangeMirror:
                 own = places == number % partitions
                 which = np.flatnonzero((batch.rows >= first) & (batch.rows <= second) & own)
                 times = None if batch.times is None else batch.times[which]
-                runs[number] = self._sorted(_Run(batch.keys[which].astype(self._dtype), batch.rows[which], times))
+                runs[number] = _Run.sorted(batch.keys[which].astype(self._dtype), batch.rows[which], times)
             elif kind == _MERGE:
-                elder, newer = runs[first], runs[second]
-                times = None if elder.times is None else np.concatenate([elder.times, newer.times])
-                keys, rows = np.concatenate([elder.keys, newer.keys]), np.concatenate([elder.rows, newer.rows])
-                runs[number] = self._sorted(_Run(keys, rows, times))
+                runs[number] = runs[first].merged(runs[second])
                 ended += [first, second]
             elif kind == _PAST:
                 times = runs[first].times
@@ -162,12 +188,6 @@ class RangeMirror:
             else:
                 ended.append(number)
         return ended
-
-    def _sorted(self, run: _Run) -> _Run:
-        """In the order of the core's words: of keys, then of the low 32 bits of narrow keys' arrival numbers."""
-        if self._dtype.itemsize == 4:
-            return run.take(np.lexsort((run.rows & 0xFFFFFFFF, run.keys)))
-        return run.take(np.argsort(run.keys, kind="stable"))
 
     def _found(self, side: Side, ranges: pa.Table) -> list[tuple[np.ndarray, np.ndarray]]:
         """Left and right rows of the pairs that rows of one side found, by run."""

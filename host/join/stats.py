@@ -69,10 +69,11 @@ class Stats:
         For each side what its index tells of its inside, as the index's own docstring says.
     engine : dict
         What the engine tells of itself; with ``partitions=``: `partitions`, what each stores and receives, and
-        `placement`, what rows go by; with ``engine="shared"``: `tasks`, `task_size`, `merges`, `waits` (of threads
-        for a phase of a merge to begin), `most_threads`, `most_scanned` (rows between the edge and a row that probed),
-        `pending` (rows added after merges), `timed_rows`, and the time from a row's arrival in the work queue to its
-        results: `latency_p50_us`, `latency_p90_us`, `latency_p99_us`, `latency_p999_us`, `latency_max_us`. Where any
+        `placement`, what rows go by; with ``engine="shared"``: `tasks`, `task_size`, `merges`, `merging` (in the
+        background now), `waits` (of threads for a merge to begin or end), `most_threads`, `most_scanned` (rows between
+        the edge and a row that probed), `pending` (rows that came during merges), `timed_rows`, and the time from a
+        row's arrival in the work queue to its results: `latency_p50_us`, `latency_p90_us`, `latency_p99_us`,
+        `latency_p999_us`, `latency_max_us`. Where any
         part of a conjunction may drive: `driver`, the place of the one that does (0: the one that did at first),
         `shares` of the pairs in the windows that each keeps (None before there were enough rows), `driver_changes`.
     seconds : dict of str to float

@@ -95,6 +95,8 @@ class EngineBase {
   virtual std::vector<Failure> failures() const { return {}; }
   // For tests: a core fails after so many more rows.
   virtual void inject_fault(size_t, int64_t) { throw std::invalid_argument("this engine has no cores that could fail"); }
+  // For tests: merges in the background wait where they begin (1), or once they are done (2), until this is 0.
+  virtual void hold_merges(int) { throw std::invalid_argument("this engine has no merges in the background"); }
   double seconds[4] = {0, 0, 0, 0};  // sort, probe, copy, store
   uint64_t applied = 0;              // steps that have begun to change what is held: those that failed before changed nothing
   uint64_t probed_runs = 0;

@@ -361,6 +361,8 @@ NB_MODULE(_core, m) {
         for (const Failure& f : self.engine->failures()) failures.emplace_back(f.core, f.why, f.lost[0], f.lost[1]);
         return failures;
       })
+      .def("hold_merges", [](PyEngine& self, int point) { self.engine->hold_merges(point); }, "point"_a,
+           "For tests: merges in the background wait where they begin (1), or once they are done (2), until this is 0.")
       .def("inject_fault", [](PyEngine& self, size_t core, int64_t rows) {
         const PyEngine::Turn turn(self.busy_);
         self.engine->inject_fault(core, rows);

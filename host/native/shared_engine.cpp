@@ -3,8 +3,11 @@
 // Source: PIM-Tree, section 4. Threads take tasks of some rows from a work queue. A row's results come from the index,
 // for the rows before the edge tuple, and from a scan of those from there on to the row itself. Then its task's rows
 // go into the index, and the thread moves the edge and hands on what is complete at the head of the queue, unless
-// another thread is at that. A merge waits twice until no task is active, and in between tasks go on without adding
-// rows to its index.
+// another thread is at that.
+//
+// A merge waits twice until no task is active: to begin, and to take up what it has made. In between it runs in the
+// background, over trees that change no more, and tasks and calls go on: see `PimIndex`. Section 4.2 has rows wait outside
+// of the index meanwhile, and every probe scan them; here they have trees of their own.
 #include <array>
 #include <bit>
 #include <condition_variable>
@@ -64,7 +67,12 @@ class SharedEngine final : public EngineBase {
         slots_(std::min<size_t>(opening.number("queue_tasks", 1, 16), 4096)) {
     for (int side = 0; side < sides(); ++side) side_[side].index = make(side);
     for (Slot& slot : slots_) slot.rows.resize(task_size_);
+    if constexpr (Index::kMerges) {
+      const size_t rows = opening.number("behind_rows", 1, Index::kLeastBehind);
+      for (int side = 0; side < sides() && !blocking_; ++side) side_[side].index->merge_behind(rows, gate_);
+    }
   }
+  ~SharedEngine() override { gate_->hold(MergeGate::kNone); }
 
   // All pairs count as found by left rows: they stand in the order of arrival of the rows that found them, and those
   // of one row in the order of the stored rows.
@@ -90,8 +98,7 @@ class SharedEngine final : public EngineBase {
     head_.store(0);
     admitted_ = 0;
     active_ = others_ = 0;
-    closed_ = held_[0] = held_[1] = false;
-    merging_ = false;
+    closed_ = merging_ = false;
     stop_.store(false);
     error_ = nullptr;
     pairs_ = 0;
@@ -115,6 +122,14 @@ class SharedEngine final : public EngineBase {
     seconds[1] += std::chrono::duration<double>(Clock::now() - start).count() - merge_seconds_;
     seconds[3] += std::exchange(merge_seconds_, 0);
     return result;
+  }
+
+  void hold_merges(int point) override {
+    if constexpr (Index::kMerges) {
+      gate_->hold(point);
+    } else {
+      EngineBase::hold_merges(point);
+    }
   }
 
   void arrived(int side, int64_t rows) override {
@@ -145,6 +160,7 @@ class SharedEngine final : public EngineBase {
     Figures figures = {{"tasks", static_cast<int64_t>(tasks_)},
                        {"task_size", static_cast<int64_t>(task_size_)},
                        {"merges", static_cast<int64_t>(merges_)},
+                       {"merging", merging()},
                        {"waits", static_cast<int64_t>(waits_)},
                        {"most_threads", static_cast<int64_t>(most_workers_)},
                        {"most_scanned", static_cast<int64_t>(most_scanned_.load())},
@@ -194,7 +210,6 @@ class SharedEngine final : public EngineBase {
     std::atomic<bool> done{false};
     std::vector<TaskRow> rows;
     size_t count = 0;
-    bool update[2];
     int64_t needed[2];
     Clock::time_point arrived;
     Buffer<uint64_t> found;  // twice the stored row's number, and 1 where the probing row is a right one
@@ -212,6 +227,14 @@ class SharedEngine final : public EngineBase {
     uint64_t done = 0;  // rows looked at since it looked at signals
   };
 
+  // Merges that are under way in the background.
+  int64_t merging() const {
+    int64_t some = 0;
+    if constexpr (Index::kMerges) {
+      for (int side = 0; side < sides(); ++side) some += side_[side].index->merging();
+    }
+    return some;
+  }
   int sides() const { return settings_.self_join ? 1 : 2; }
   bool timed() const { return settings_.window[0] == 0; }
   Side& side_of(int side) { return side_[settings_.self_join ? 0 : side]; }
@@ -346,12 +369,23 @@ class SharedEngine final : public EngineBase {
         continue;
       }
       if constexpr (Index::kMerges) {
-        if (!merging_) {
-          const int full = side_[0].index->full() ? 0 : sides() > 1 && side_[1].index->full() ? 1 : -1;
-          if (full >= 0) {
-            merge(full, lock, scratch);
-            continue;
-          }
+        int due = -1, late = -1;
+        for (int side = 0; side < sides(); ++side) {
+          const Index& index = *side_[side].index;
+          if (index.merged() || index.full()) due = side;
+          if (index.overfull()) late = side;
+        }
+        if (due >= 0 && !merging_) {
+          merge(due, lock);
+          continue;
+        }
+        if (late >= 0 && !merging_) {  // rows come faster than they are merged
+          ++waits_;
+          side_[late].index->wait(kPollWait);
+          if (locked_) lock.unlock();
+          attend(scratch, kPollWork);
+          if (locked_) lock.lock();
+          continue;
         }
       }
       if (cursor_[0] == input_[0]->count && (settings_.self_join || cursor_[1] == input_[1]->count)) {
@@ -373,10 +407,7 @@ class SharedEngine final : public EngineBase {
     Slot& slot = slots_[task % slots_.size()];
     slot.done.store(false, std::memory_order_relaxed);
     slot.count = 0;
-    for (int side = 0; side < sides(); ++side) {
-      slot.update[side] = !held_[side];
-      slot.needed[side] = needed(side);
-    }
+    for (int side = 0; side < sides(); ++side) slot.needed[side] = needed(side);
     while (slot.count < task_size_ && take(slot.rows[slot.count])) ++slot.count;
     taken_.store(task + 1, std::memory_order_release);
     ++active_;
@@ -467,9 +498,7 @@ class SharedEngine final : public EngineBase {
     disturb(scratch);
     if constexpr (Index::kMerges) prepare(slot, scratch);
     for (size_t i = 0; i < slot.count; ++i) {
-      const int side = static_cast<int>(slot.rows[i].side);
-      if (!slot.update[side]) continue;
-      add(side, slot.rows[i].place, Index::kMerges ? scratch.parts[i] : 0);
+      add(static_cast<int>(slot.rows[i].side), slot.rows[i].place, Index::kMerges ? scratch.parts[i] : 0);
       disturb(scratch);
     }
     for (int side = 0; side < sides(); ++side) move_edge(side);
@@ -480,7 +509,6 @@ class SharedEngine final : public EngineBase {
     scratch.parts.resize(slot.count);
     for (size_t i = 0; i < slot.count; ++i) {
       const TaskRow& row = slot.rows[i];
-      if (!slot.update[row.side]) continue;
       const auto& state = side_[row.side].index->state();
       scratch.parts[i] = part_of(state, static_cast<const Key*>(input_[row.side]->keys)[row.place]);
       __builtin_prefetch(&state.parts[scratch.parts[i]]);
@@ -677,65 +705,39 @@ class SharedEngine final : public EngineBase {
     }
   }
 
-  // Merges one side's index. Called and left with the queue locked.
-  void merge(int of, std::unique_lock<std::mutex>& lock, Scratch& scratch) {
+  // Begins or ends a merge of one side's index. Called and left with the queue locked.
+  void merge(int of, std::unique_lock<std::mutex>& lock) {
     Side& side = side_[of];
+    Index& index = *side.index;
     const auto start = Clock::now();
-    const auto keep = [&] {
-      Keep kept = side.index->keep(&side.times);
-      kept.before = std::max(kept.before, needed(of));
-      return kept;
-    };
-    ++merges_;
-    if (!locked_) {
-      side.index->swap(side.index->build(keep()));
-      merge_seconds_ += std::chrono::duration<double>(Clock::now() - start).count();
-      return;
-    }
-    merging_ = true;
-    const auto quiet = [&] {  // no task is active, none begins
-      closed_ = true;
-      turn_.wait(lock, [&] { return active_ == 0 || stop_.load(); });
-      return !stop_.load();
-    };
-    const auto open = [&] {
-      closed_ = false;
-      turn_.notify_all();
-    };
-    if (quiet()) {
-      move_edge(of);
-      const Keep kept = keep();
-      if (blocking_) {
-        side.index->swap(side.index->build(kept));
-      } else {
-        held_[of] = true;
-        const size_t from = cursor_[of];
-        open();
-        lock.unlock();
-        disturb(scratch);
-        auto built = side.index->build(kept);
-        disturb(scratch);
-        lock.lock();
-        if (quiet()) {
-          built = side.index->swap(std::move(built));
-          held_[of] = false;
-          const size_t to = cursor_[of];
-          pending_ += to - from;
-          open();
-          lock.unlock();
-          for (size_t place = from; place < to; ++place) {
-            add(of, place, part_of(side.index->state(), static_cast<const Key*>(input_[of]->keys)[place]));
-            disturb(scratch);
-            if (place % 64 == 0) move_edge(of);
-          }
-          move_edge(of);
-          built.reset();
-          lock.lock();
-        }
+    const auto act = [&] {
+      if (index.merged()) {
+        pending_ += index.end_merge();
+        return;
       }
+      Keep keep = index.keep(&side.times);
+      keep.before = std::max(keep.before, needed(of));
+      ++merges_;
+      if (index.merges_behind()) {
+        const Input& in = *input_[of];
+        const size_t next = cursor_[of];
+        index.begin_merge(keep, next < in.count ? number(in, next) : in.count > 0 ? number(in, next - 1) + 1 : side.arrived);
+      } else {
+        index.swap(index.build(keep));
+      }
+    };
+    if (!locked_) {
+      act();
+    } else {
+      merging_ = closed_ = true;  // no task begins
+      turn_.wait(lock, [&] { return active_ == 0 || stop_.load(); });
+      if (!stop_.load()) {
+        move_edge(of);
+        act();
+      }
+      merging_ = closed_ = false;
+      turn_.notify_all();
     }
-    open();
-    merging_ = false;
     merge_seconds_ += std::chrono::duration<double>(Clock::now() - start).count();
   }
 
@@ -744,6 +746,7 @@ class SharedEngine final : public EngineBase {
   const bool blocking_;
   const double concurrency_;
   const uint64_t schedule_;
+  const std::shared_ptr<MergeGate> gate_ = std::make_shared<MergeGate>();
   Side side_[2];
 
   // Of the step under way
@@ -758,8 +761,7 @@ class SharedEngine final : public EngineBase {
   std::condition_variable turn_;
   size_t cursor_[2] = {}, seen_[2] = {};  // next place of each side, and of the other one before it
   int active_ = 0, others_ = 0;            // tasks; threads beside the caller's
-  bool closed_ = false, merging_ = false;
-  bool held_[2] = {};                      // the first phase of a merge is under way
+  bool closed_ = false, merging_ = false;  // `merging_`: a thread begins or ends a merge
   size_t admitted_ = 0;                    // tasks whose rows have arrived
   std::vector<Slot> slots_;
   alignas(64) std::atomic<size_t> taken_{0};

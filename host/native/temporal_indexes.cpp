@@ -2,12 +2,6 @@
 // adaptive radix tree.
 #include "temporal_indexes.hpp"
 
-#include <pthread.h>
-
-#include <condition_variable>
-#include <mutex>
-#include <thread>
-
 #include "burst_trie.hpp"
 #include "csb_tree.hpp"
 #include "ordered_window.hpp"
@@ -20,58 +14,6 @@
 
 namespace muntin {
 namespace {
-
-// Frees what is given to it, in its own thread. One for the process; it lives as long.
-class Reaper {
- public:
-  static Reaper& instance() {
-    static const bool registered = [] {
-      // A forked child has no such thread: it starts with one of its own, and keeps what the parent's was to free.
-      pthread_atfork(nullptr, nullptr, [] { current_ = new Reaper(); });
-      return true;
-    }();
-    (void)registered;
-    return *current_;
-  }
-
-  void take(std::unique_ptr<Freed> index, std::shared_ptr<std::atomic<int64_t>> waiting) {
-    const std::lock_guard lock(mutex_);
-    if (!started_) std::thread([this] { serve(); }).detach();
-    started_ = true;
-    queue_.push_back({std::move(index), std::move(waiting)});
-    some_.notify_one();
-  }
-
- private:
-  struct Item {
-    std::unique_ptr<Freed> index;
-    std::shared_ptr<std::atomic<int64_t>> waiting;
-  };
-
-  void serve() {
-    std::vector<Item> items;
-    while (true) {
-      {
-        std::unique_lock lock(mutex_);
-        some_.wait(lock, [this] { return !queue_.empty(); });
-        items.swap(queue_);
-      }
-      for (Item& item : items) {
-        item.index.reset();
-        item.waiting->fetch_sub(1);
-      }
-      items.clear();
-    }
-  }
-
-  static Reaper* current_;
-  std::mutex mutex_;
-  std::condition_variable some_;
-  std::vector<Item> queue_;
-  bool started_ = false;
-};
-
-Reaper* Reaper::current_ = new Reaper();  // never destroyed: its thread outlives static destructors
 
 template <class Tree>
 std::unique_ptr<AnyIndex<typename Tree::Key>> make_tree(const Making& making) {
@@ -172,7 +114,10 @@ std::unique_ptr<EngineBase> open_slices(const Opening& opening) {
 }  // namespace
 
 void free_later(std::unique_ptr<Freed> index, std::shared_ptr<std::atomic<int64_t>> waiting) {
-  Reaper::instance().take(std::move(index), std::move(waiting));
+  run_in_background([index = std::shared_ptr<Freed>(std::move(index)), waiting = std::move(waiting)]() mutable {
+    index.reset();
+    waiting->fetch_sub(1);
+  });
 }
 
 template <class Key>

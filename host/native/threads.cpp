@@ -2,6 +2,7 @@
 
 #include <pthread.h>
 
+#include <condition_variable>
 #include <mutex>
 #include <thread>
 #include <utility>
@@ -137,7 +138,55 @@ class Pool {
 
 Pool* Pool::current_ = new Pool();  // never destroyed: threads may outlive static destructors
 
+class Background {
+ public:
+  static Background& instance() {
+    static const bool registered = [] {
+      // A forked child has no such thread: it starts with one of its own, and keeps what the parent's was to do.
+      pthread_atfork(nullptr, nullptr, [] { current_ = new Background(); });
+      return true;
+    }();
+    (void)registered;
+    return *current_;
+  }
+
+  void take(std::function<void()> work) {
+    const std::lock_guard lock(mutex_);
+    if (!started_) std::thread([this] { serve(); }).detach();
+    started_ = true;
+    queue_.push_back(std::move(work));
+    some_.notify_one();
+  }
+
+ private:
+  void serve() {
+    std::vector<std::function<void()>> works;
+    while (true) {
+      {
+        std::unique_lock lock(mutex_);
+        some_.wait(lock, [this] { return !queue_.empty(); });
+        works.swap(queue_);
+      }
+      for (auto& work : works) {
+        work();
+        work = nullptr;  // with what it holds
+      }
+      works.clear();
+    }
+  }
+
+  static Background* current_;
+  std::mutex mutex_;
+  std::condition_variable some_;
+  std::vector<std::function<void()>> queue_;
+  bool started_ = false;
+};
+
+Background* Background::current_ = new Background();  // never destroyed: its thread outlives static destructors
+
 }  // namespace
+
+void run_in_background(std::function<void()> work) { Background::instance().take(std::move(work)); }
 
 void set_threads(int threads) { Pool::instance().resize(threads); }
 int threads() { return Pool::instance().size(); }

@@ -25,4 +25,8 @@ void checkpoint();
 // when all have ended; tasks not begun by then are left out.
 void run_tasks(size_t tasks, int most, Poll poll, const std::function<void(size_t)>& task);
 
+// Runs work on a thread of its own, which the process has one of, after what was given to it before. What it throws ends the
+// process. In a forked child, what the parent's thread was to do is left undone.
+void run_in_background(std::function<void()> work);
+
 }  // namespace muntin

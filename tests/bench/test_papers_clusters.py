@@ -92,3 +92,18 @@ def test_elements_find_every_pair_and_no_expired_one() -> None:
     assert right == total == 64
     assert spo_join._expired(run)[0] > 0
     run.join.close()
+
+
+def test_offset_arrays_give_exact_places_and_save_no_comparison() -> None:
+    figure = spo_join.fig_offsets(SCALE)
+    by = {(point["series"], point["x"]): point["y"] for point in figure.points}
+    for size in (1_000, 10_000):
+        # A search of n places takes as many comparisons as n + 1 has bits, or one less; one among a few follows.
+        bits = (size + 1).bit_length()
+        assert bits - 1 <= by["search of the run", size] <= bits
+        assert by["offsets, and a search between two", size] > by["search of the run", size]
+    assert figure.verdict == "does not hold"
+    offsets = spo_join.Offsets(np.array([5, 5, 9]), np.array([1, 5, 5, 8]))
+    assert offsets.offsets.tolist() == [0, 1, 1, 4, 4]
+    assert offsets.place(np.array([0, 5, 6, 8, 9, 99])).tolist() == [0, 1, 3, 3, 4, 4]
+    assert offsets.nbytes == 12

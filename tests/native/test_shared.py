@@ -17,8 +17,10 @@ from tests.native.test_engine import Call, Query, Streams, calls, finish, querie
 
 INDEXES: dict[str, dict[str, Any]] = {
     "pim_tree": {"index": "pim_tree", "insertion_depth": 2, "merge_ratio": 0.05},
+    "pim_tree-behind": {"index": "pim_tree", "insertion_depth": 2, "merge_ratio": 0.05, "behind_rows": 1},
     "pim_tree-blocking": {"index": "pim_tree", "insertion_depth": 1, "merge_ratio": 0.05, "blocking": 1},
     "im_tree": {"index": "im_tree", "merge_ratio": 0.05},
+    "im_tree-behind": {"index": "im_tree", "merge_ratio": 0.05, "behind_rows": 1},
     "im_tree-blocking": {"index": "im_tree", "merge_ratio": 0.05, "blocking": 1},
     "bplus_tree": {"index": "bplus_tree"},
     "b_chain": {"index": "b_chain", "length": 3},
@@ -39,23 +41,35 @@ def in_arrival_order(found: list[np.ndarray], batches: tuple[Batch, Batch], self
     return every[3:, np.lexsort(every[2::-1])].T
 
 
-def equal_steps(query: Query, steps: list[Call], engine: _core.Engine, threads: int) -> None:
+class Against:
     """Holds an engine to the nested loop, step by step."""
-    model = NestedLoop(query.window, query.within, query.bands or [], query.self_join)
-    streams = Streams(query)
-    for call in steps:
-        batches = streams.take(call)
-        inputs = [batch.input(call.short) for batch in batches]
-        expected = model.step(batches)
-        found = engine.step(*inputs, counting=query.counting, whole=not query.counting, threads=threads)
-        if query.counting:
-            for side in (0, 1):
-                counts = [np.count_nonzero(expected[side][:, 0] == row) for row in batches[side].rows]
-                assert found[side].tolist() == counts
-        else:
-            np.testing.assert_array_equal(np.stack(found, axis=1), in_arrival_order(expected, batches, query.self_join))
-        for side in range(1 if query.self_join else 2):
-            finish(call, query, streams, model, side, [engine])
+
+    def __init__(self, query: Query):
+        self.query = query
+        self.model = NestedLoop(query.window, query.within, query.bands or [], query.self_join)
+        self.streams = Streams(query)
+
+    def steps(self, steps: list[Call], engine: _core.Engine, threads: int) -> None:
+        query = self.query
+        for call in steps:
+            batches = self.streams.take(call)
+            inputs = [batch.input(call.short) for batch in batches]
+            expected = self.model.step(batches)
+            found = engine.step(*inputs, counting=query.counting, whole=not query.counting, threads=threads)
+            if query.counting:
+                for side in (0, 1):
+                    counts = [np.count_nonzero(expected[side][:, 0] == row) for row in batches[side].rows]
+                    assert found[side].tolist() == counts
+            else:
+                np.testing.assert_array_equal(
+                    np.stack(found, axis=1), in_arrival_order(expected, batches, query.self_join)
+                )
+            for side in range(1 if query.self_join else 2):
+                finish(call, query, self.streams, self.model, side, [engine])
+
+
+def equal_steps(query: Query, steps: list[Call], engine: _core.Engine, threads: int) -> None:
+    Against(query).steps(steps, engine, threads)
 
 
 def open_for(query: Query, **options: Any) -> _core.Engine:
@@ -117,6 +131,81 @@ def test_every_schedule_gives_the_same_pairs_in_the_same_order(name: str, reques
         _core.set_threads(before)
     assert threaded > 4
     assert merged > 4 or "tree" not in name or name == "bplus_tree"
+
+
+BEHIND = {"merge_ratio": 0.5, "behind_rows": 1, "schedule": 1}
+HELD = [
+    Query(32, (200, 200), None, [(-3, 3)], 60, False, 0, 0, {}, False),
+    Query(64, (200, 200), None, [(-3, 3)], 60, False, 2**32 - 100, 0, {}, True),
+    Query(32, (200, 200), None, [(-2, -1), (1, 2)], 60, True, 0, 0, {}, False),
+    Query(32, (0, 0), (-60, 60), [(-3, 3)], 60, False, 0, 0, {}, False),
+]
+
+
+def steps_of(sizes: list[int], query: Query, first: int) -> list[Call]:
+    then = "expire_times" if query.within else ""
+    return [Call((size, size), seed, "any", True, False, False, 10, 0, then) for seed, size in enumerate(sizes, first)]
+
+
+@pytest.mark.parametrize("point", [1, 2], ids=["at its begin", "at its end"])
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("query", HELD, ids=["narrow", "wide", "self", "time"])
+@pytest.mark.parametrize("index", ["pim_tree", "im_tree"])
+def test_calls_go_on_while_a_merge_is_held(index: str, query: Query, threads: int, point: int) -> None:
+    """Rows that come meanwhile are stored, and probes meet them and those that are merged."""
+    before = _core.threads()
+    _core.set_threads(threads)
+    engine = open_for(query, index=index, **BEHIND)
+    against = Against(query)
+    try:
+        engine.hold_merges(point)
+        for at in range(20):
+            against.steps(steps_of([20], query, at), engine, threads)
+            if engine.figures(0)["merging"]:
+                break
+        merges, young = (engine.figures(0)[name] for name in ("merges", "mutable_rows"))
+        against.steps(steps_of([20, 15, 1], query, 100), engine, threads)
+        figures = engine.figures(0)
+        assert (figures["merging"], figures["merges"]) == (1, merges)
+        assert figures["mutable_rows"] == young + 36
+        assert engine.report()["merging"] >= 1
+        engine.hold_merges(0)
+        for at in range(200, 10_000):  # it ends in one of the calls to come
+            against.steps(steps_of([3], query, at), engine, threads)
+            if engine.figures(0)["merges"] > merges:
+                break
+        assert engine.figures(0)["merges"] > merges
+        assert engine.report()["pending"] >= 36
+    finally:
+        engine.hold_merges(0)
+        _core.set_threads(before)
+
+
+def test_an_engine_is_dropped_while_its_merge_is_held() -> None:
+    query = HELD[0]
+    engine = open_for(query, index="pim_tree", **BEHIND)
+    engine.hold_merges(1)
+    Against(query).steps(steps_of([70, 50], query, 0), engine, 1)
+    assert engine.report()["merging"] == 2
+    del engine
+    other, against = open_for(query, index="pim_tree", **BEHIND), Against(query)
+    for at in range(10_000):  # the thread that merges is free again
+        against.steps(steps_of([40 if at < 4 else 2], query, at), other, 1)
+        if other.figures(0)["merges"]:
+            break
+    assert other.figures(0)["merges"] > 0
+
+
+def test_rows_wait_where_more_come_than_are_merged() -> None:
+    """As many rows as there were when a merge began may come before it ends."""
+    query = HELD[0]
+    engine, against = open_for(query, index="pim_tree", **BEHIND), Against(query)
+    engine.hold_merges(1)
+    release = threading.Timer(0.2, engine.hold_merges, [0])
+    release.start()
+    against.steps(steps_of([60] * 12, query, 0), engine, 1)
+    release.join()
+    assert engine.figures(0)["merges"] > 0
 
 
 def rows_of(count: int, seed: int, keys: int = 1 << 20) -> tuple[_core.Input, _core.Input]:

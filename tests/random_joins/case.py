@@ -565,6 +565,7 @@ class Draw:
             *("sorted_runs", "bisort", "sorted_array", "bplus_tree", "b_chain", "ib_chain", "im_tree", "pim_tree"),
             *("csb_tree", "burst_trie", "radix_tree", "slices", "rap_table", "wib_tree", "spo_join"),
             *(SortedRuns(growth=2, base_rows=2), BiSort(buffer_rows=3), WibTree(leaf_rows=2, subwindow_rows=5)),
+            BiSort(buffer_rows=2, partitions=2, subwindow_rows=6),
             *(RapTable(partitions=3, subwindow_rows=7), WibTree(leaf_rows=3, late_rows=1), BurstTrie(container_rows=1)),
             *(ImTree(merge_ratio=0.5), PimTree(insertion_depth=1, merge_ratio=0.25), BChain(length=3)),
             *(IbChain(length=4), Slices(of=slices), SpoJoin(slide=8, sub_intervals=2), SpoJoin(slide=3)),

@@ -1,11 +1,14 @@
 import datetime as dt
 import json
 
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muntin.host.errors import WindowError
+from muntin.host.devices import open_device
+from muntin.host.engines import Steps
+from muntin.host.errors import UnsupportedError, WindowError
 from muntin.host.index import (
     Auto,
     BChain,
@@ -29,6 +32,8 @@ from muntin.host.index import (
     index_from_dict,
     open_index,
 )
+from muntin.host.join.window_join import WindowJoin
+from muntin.host.predicates import Band, Compare
 
 
 def play(policy, batches):
@@ -79,6 +84,7 @@ INDEXES = [
     SortedRuns(),
     SortedRuns(2, 1),
     BiSort(7),
+    BiSort(7, 64, 4096),
     SortedArray(),
     NestedLoop(),
     CsbTree(),
@@ -119,6 +125,8 @@ def test_an_index_is_made_of_its_parameters(index):
         (SortedRuns, {"growth": 2.5}),
         (SortedRuns, {"base_rows": 0}),
         (BiSort, {"buffer_rows": True}),
+        (BiSort, {"partitions": 0}),
+        (BiSort, {"subwindow_rows": 0.5}),
         (BurstTrie, {"container_rows": 0}),
         (Slices, {"stride": 0}),
         (Slices, {"stride": 1.5}),
@@ -159,3 +167,26 @@ def test_an_index_within_another_one():
     ):
         with pytest.raises(WindowError, match=wrong):
             kind(of=wrong)
+
+
+@pytest.mark.parametrize("options", [{"partitions": 8}, {"subwindow_rows": 100}])
+def test_bisort_with_subwindows_of_its_own_is_of_cpu(options) -> None:
+    index = BiSort(**options)
+    assert open_device("cpu").index(index, Steps()) == index
+    with pytest.raises(UnsupportedError, match="of device 'cpu'"):
+        open_device("numpy").index(index, Steps())
+    with pytest.raises(UnsupportedError, match="form='ranges'"):
+        WindowJoin(
+            on=Band("a", "a", 0, 1), left=9, right=9, form="ranges", index=index,
+            left_schema=pa.schema([("a", pa.int32())]), right_schema=pa.schema([("a", pa.int32())]),
+        )  # fmt: skip
+
+
+def test_bisorts_index_array_has_the_partitions_that_are_set() -> None:
+    keys = pa.table({"a": pa.array(range(1000), pa.int32())})
+    index = BiSort(buffer_rows=10, partitions=50, subwindow_rows=400)
+    with WindowJoin(on=Compare("a", "=", "a"), left=1000, right=1000, index=index, form="counts") as join:
+        join.process(keys, keys)
+        figures = join.stats.index["left"]
+    assert figures["rows"] == [400, 400, 200]
+    assert (figures["main"], figures["partitions"]) == (200, 25)  # an entry for each 400 / 50 rows

@@ -108,6 +108,28 @@ def test_ranges_are_few_where_matches_are_many():
         assert mirror.nbytes == 5100 * 12
 
 
+def test_a_mirror_sorts_each_row_once(monkeypatch):
+    """Runs that are merged are not sorted again, however often."""
+    lengths, argsort, lexsort = [], np.argsort, np.lexsort
+    monkeypatch.setattr(np, "argsort", lambda a, **options: lengths.append(len(a)) or argsort(a, **options))
+    monkeypatch.setattr(np, "lexsort", lambda keys: lengths.append(len(keys[0])) or lexsort(keys))
+    rng = np.random.default_rng(3)
+    with WindowJoin(
+        on=Band("k", "k", 0, 1), left=5000, right=5000, form="ranges", index=SortedRuns(growth=2, base_rows=8)
+    ) as join:
+        mirror = None
+        for _ in range(30):
+            tables = [pa.table({"k": pa.array(rng.integers(0, 1 << 20, 100), pa.int32())}) for _ in "lr"]
+            ranges = join.process(*tables)
+            mirror = mirror or RangeMirror(join.spec, tables[0].schema, tables[1].schema)
+            lengths.clear()
+            mirror.pairs(ranges, *tables)
+            assert lengths.count(100) >= 2  # a batch of each side; of the ranges, which are few, fewer
+            assert max(lengths) == 100
+            most = max(len(run.rows) for runs in mirror._runs.values() for run in runs.values())
+        assert most > 1000  # of many batches
+
+
 def test_what_a_mirror_refuses():
     schema = SCHEMA
     with WindowJoin(
