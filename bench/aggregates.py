@@ -1,29 +1,33 @@
 """Aggregates of what rows match: CPU against matches a row, and DuckDB's way, to join and then to group.
 
-``python -m bench.aggregates`` prints a table of every function, and writes JSON with ``--output`` and a plot with
-``--plot``. Windows are filled by calls as those that are timed, so that these meet runs as a long stream has them. Of
-rounds of calls, each with every merge among them, the least counts. DuckDB meets one batch of left rows with a table as
-large as the window, which stays as it is. Figures are CPU time of all threads: no other process's load is in them, nor
-what waits.
+``python -m bench.aggregates`` prints a table of every function, and one of several windows at once beside as many
+joins of DuckDB and Polars; it writes JSON with ``--output`` and a plot with ``--plot``. Windows are filled by calls as
+those that are timed, so that these meet runs as a long stream has them. Of rounds of calls, each with every merge among
+them, the least counts. DuckDB meets one batch of left rows with a table as large as the window, which stays as it is.
+Figures are CPU time of all threads: no other process's load is in them, nor what waits.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 import duckdb
 import numpy as np
+import polars as pl
 import pyarrow as pa
 
-from muntin import Band, Compare, Watermark, WindowJoin, Within
+from muntin import Band, Compare, Last, Mean, Watermark, WindowJoin, Within, join
+from muntin.host.aggregates import Aggregate
 
 MATCHES = (1, 64, 4096)
+WINDOWS = (1, 4, 16)
 AIM = 1.5  # most CPU against that at one match a row
 _BITS = 32  # of keys
 _ROUND = 6  # calls, each merge of runs among them; the least of several rounds counts
@@ -182,6 +186,119 @@ def _duckdb(case: Case, left: pa.Table, right: pa.Table, where: str) -> tuple[fl
         return time.process_time() - started, found
 
 
+_SYMBOLS = (
+    1000  # by Zipf's law with exponent 2, a trade each 1,720 us and a price each 600 us, as questdb 6661 has them
+)
+_REACH = 1_000_000  # us, of the widest window
+
+
+class _Market:
+    """Trades, and the prices around them; times in microseconds."""
+
+    def __init__(self, trades: int):
+        random = np.random.default_rng(trades)
+
+        def symbols(count: int) -> np.ndarray:
+            found = random.zipf(2, 4 * count)
+            return found[found <= _SYMBOLS][:count]
+
+        prices = trades * 1720 // 600
+        columns: dict[str, Any] = {"id": np.arange(trades), "symbol": symbols(trades), "at": np.arange(trades) * 1720}
+        self._trades = pa.table(columns)
+        columns = {"symbol": symbols(prices), "at": np.arange(prices) * 600, "mid": random.integers(0, 10**6, prices)}
+        self._prices = pa.table(columns)
+        self._connection = duckdb.connect()
+        for name, given in (("t", self._trades), ("p", self._prices)):
+            self._connection.register("given", given)
+            self._connection.execute(f"CREATE TABLE {name} AS FROM given")
+
+    def joined(self, aggregates: Sequence[Aggregate], low: int | None, high: int) -> pa.Table:
+        return join(
+            self._trades, self._prices, Compare("symbol", "=", "symbol"), within=Within("at", "at", low, high),
+            form="aggregate", at="close", aggregates=aggregates, device="cpu:threads=1",
+        )  # fmt: skip
+
+    def by_polars(self, offsets: list[int]) -> pa.Table:
+        """The last price by each offset behind a trade, by an as-of join each."""
+        left, right = (pl.DataFrame(each) for each in (self._trades, self._prices))
+        found = left.select("id")
+        for number, offset in enumerate(offsets):
+            later = left.with_columns(pl.col("at") + offset)
+            each = later.join_asof(right, on="at", by="symbol", check_sortedness=False)
+            found = found.with_columns(each["mid"].alias(f"w{number}"))
+        return found.to_arrow()
+
+    def by_duckdb(self, text: str) -> pa.Table:
+        return self._connection.sql(text).to_arrow_table()
+
+
+def measure_windows(trades: int, windows: Sequence[int]) -> list[dict[str, Any]]:
+    """CPU of one aggregate in each of several windows round a trade.
+
+    Parameters
+    ----------
+    trades : int
+        Rows of the left side.
+    windows : sequence of int
+        How many windows at once: up to so many offsets behind each trade, the last one a second.
+
+    Returns
+    -------
+    list of dict
+        `windows`; microseconds of CPU a trade: `last`, of the last price by each offset, beside `polars_last` and
+        `duckdb_last`, as many as-of joins; `mean`, of prices within each offset before the trade, beside `duckdb_mean`,
+        one join whose groups have as many filters.
+
+    Raises
+    ------
+    RuntimeError
+        Two of them do not find the same.
+    """
+    market, found = _Market(trades), []
+    for many in windows:
+        offsets = [_REACH * (number + 1) // many for number in range(many)]
+        last = [Last("mid", within=(None, offset), name=f"w{at}") for at, offset in enumerate(offsets)]
+        mean = [Mean("mid", within=(-offset, 0), name=f"w{at}") for at, offset in enumerate(offsets)]
+        as_of = (
+            f"(SELECT id, mid AS w{at} FROM t ASOF LEFT JOIN p ON t.symbol = p.symbol AND t.at + {offset} >= p.at)"
+            for at, offset in enumerate(offsets)
+        )
+        filters = ", ".join(
+            f"avg(mid) FILTER (WHERE p.at >= t.at - {offset}) AS w{at}" for at, offset in enumerate(offsets)
+        )
+        near = f"p.symbol = t.symbol AND p.at BETWEEN t.at - {_REACH} AND t.at"
+        codes: dict[str, Callable[[], pa.Table]] = {
+            "last": functools.partial(market.joined, last, None, offsets[-1]),
+            "polars_last": functools.partial(market.by_polars, offsets),
+            "duckdb_last": functools.partial(market.by_duckdb, f"SELECT * FROM {' NATURAL JOIN '.join(as_of)}"),
+            "mean": functools.partial(market.joined, mean, -_REACH, 0),
+            "duckdb_mean": functools.partial(
+                market.by_duckdb, f"SELECT id, {filters} FROM t LEFT JOIN p ON {near} GROUP BY id"
+            ),
+        }
+        spent: dict[str, float] = {}
+        results: dict[str, np.ndarray] = {}
+        for name, code in codes.items():
+            started = time.process_time()
+            result = code()
+            spent[name] = (time.process_time() - started) / trades * 1e6
+            result = result.sort_by("id").select([each.output for each in last])
+            results[name] = np.array([column.to_numpy() for column in result.columns], float)
+        for name, due in (("polars_last", "last"), ("duckdb_last", "last"), ("duckdb_mean", "mean")):
+            if not np.allclose(results[name], results[due], equal_nan=True):
+                raise RuntimeError(f"{name} and {due} of {many} windows differ")
+        found.append({"windows": many, **spent})
+    return found
+
+
+def table_of_windows(found: list[dict[str, Any]]) -> tuple[list[str], list[list[str]]]:
+    """Headings and lines of several windows at once, as text."""
+    headings = ["windows", "last price", "Polars, an as-of join each", "DuckDB, an as-of join each"]
+    headings += ["mean of prices", "DuckDB, join and group"]
+    names = ("last", "polars_last", "duckdb_last", "mean", "duckdb_mean")
+    return headings, [[f"{each['windows']}", *(f"{each[name]:.2f}" for name in names)] for each in found]
+
+
 def table(found: list[dict[str, Any]]) -> tuple[list[str], list[list[str]]]:
     """Headings and lines of the figures of one case, as text."""
     lines = []
@@ -235,16 +352,18 @@ def plot(cases: list[dict[str, Any]], path: Path) -> None:
 @click.option("--matches", type=click.IntRange(1), multiple=True, default=MATCHES, show_default=True, help="A row.")
 @click.option("--only", multiple=True, help="Cases whose name has this in it.")
 @click.option("--peer/--no-peer", default=True, show_default=True, help="DuckDB too.")
+@click.option("--windows", type=click.IntRange(1), multiple=True, default=WINDOWS, show_default=True, help="At once.")
+@click.option("--trades", type=click.IntRange(1), default=50_000, show_default=True, help="With windows round each.")
 @click.option("--quick", is_flag=True, help="Small, to see that it runs.")
 @click.option("--output", type=click.Path(path_type=Path, dir_okay=False), help="File for JSON.")
 @click.option("--plot", "picture", type=click.Path(path_type=Path, dir_okay=False), help="File for a picture.")
 def main(
-    window: int, batch: int, calls: int, matches: tuple[int, ...], only: tuple[str, ...], peer: bool, quick: bool,
-    output: Path | None, picture: Path | None,
+    window: int, batch: int, calls: int, matches: tuple[int, ...], only: tuple[str, ...], peer: bool,
+    windows: tuple[int, ...], trades: int, quick: bool, output: Path | None, picture: Path | None,
 ) -> None:  # fmt: skip
     """CPU of aggregates against the number of matches a row."""
     if quick:
-        window, batch, calls, matches = 2_000, 250, 1, (1, 16, 256)
+        window, batch, calls, matches, windows, trades = 2_000, 250, 1, (1, 16, 256), (1, 2), 500
     chosen = [case for case in CASES if not only or any(part in case.name for part in only)]
     if not chosen:
         raise click.UsageError(
@@ -264,9 +383,15 @@ def main(
     if ratios:
         told = "met" if max(ratios) <= AIM else "missed"
         click.echo(f"aim: at most {AIM} times the CPU of one match a row; {told}: {max(ratios):.2f}")
+    several = [] if only or not peer else measure_windows(trades, windows)
+    if several:
+        click.echo(f"CPU us a trade, {trades:,} trades and {trades * 1720 // 600:,} prices")
+        headings, lines = table_of_windows(several)
+        for row in (headings, ["---"] * len(headings), *lines):
+            click.echo(f"| {' | '.join(row)} |")
     if output is not None:
-        found = {"window": window, "batch": batch, "calls": calls, "aim": AIM, "cases": cases}
-        output.write_text(json.dumps(found, indent=2) + "\n")
+        figures = {"window": window, "batch": batch, "calls": calls, "aim": AIM, "cases": cases, "windows": several}
+        output.write_text(json.dumps(figures, indent=2) + "\n")
     if picture is not None:
         plot(cases, picture)
 

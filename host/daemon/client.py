@@ -241,7 +241,9 @@ class DaemonClient:
         query : str
             An open query.
         batch : int
-            From 0. A repeat of the newest batch gets the same result.
+            From 0. A repeat of the newest batch gets the same result. There is no tag as of `WindowJoin.process`: what
+            belongs to a batch, such as positions in its sources, the caller keeps under this number, before it sends
+            the batch, as Spark's checkpoint does.
         batches : iterable of (str, pyarrow.RecordBatch)
             ("left" or "right", rows), in any order; within a side the order of arrival.
         run : str

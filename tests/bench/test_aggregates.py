@@ -33,6 +33,9 @@ def test_every_case_in_table_json_and_plot(tmp_path):
     worst = max(each["ratio"] for case in found["cases"] if case["aim"] for each in case["points"])
     assert f"aim: at most 1.5 times the CPU of one match a row; {'met' if worst <= 1.5 else 'missed'}" in told.output
     assert files["png"].stat().st_size > 1000
+    assert [each["windows"] for each in found["windows"]] == [1, 2]  # results that differ are an error
+    assert all(figure > 0 for each in found["windows"] for figure in each.values())
+    assert "| windows | last price | Polars, an as-of join each |" in told.output
 
 
 def test_a_case_that_is_not_there():
