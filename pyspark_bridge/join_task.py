@@ -44,6 +44,7 @@ from muntin.host.errors import (
     UnsupportedError,
 )
 from muntin.host.join.late_rows import marked_schema
+from muntin.host.join.pushdown import tested_early
 from muntin.host.join.summary_part import SummaryPart, places_in
 from muntin.host.sides import SIDES
 from muntin.host.spec import JoinSpec
@@ -175,7 +176,8 @@ class JoinTask:
         assert static is not None
         assert self.tables is not None
         schema = self._schemas()[SIDES.index(static)]
-        rows = pa.Table.from_batches([as_sent(batch.columns, schema) for batch in batches], schema)
+        given = ((static, as_sent(batch.columns, schema)) for batch in batches)
+        rows = pa.Table.from_batches([batch for _, batch in self._tested(given)], schema)
         kept = [[_partition()], *([each] for each in keep_part(open_store(self.tables), rows))]
         yield pa.RecordBatch.from_arrays(
             [pa.array(column, field.type) for column, field in zip(kept, KEPT_SCHEMA, strict=True)], schema=KEPT_SCHEMA
@@ -202,11 +204,23 @@ class JoinTask:
             self._open(client, query, number)
             try:
                 rows = ((side, part) for side, part, _ in split_union(batches, *self._sent_schemas()))
-                result = client.process(query, batch, rows, run=run, instance=self.instance)
+                # Rows of a stream move its watermark, whether they can match or not.
+                given = rows if self.streaming else self._tested(rows)
+                result = client.process(query, batch, given, run=run, instance=self.instance)
                 yield from self._with_figures(client, result, query, batch, number)
             finally:
                 if not self.streaming:
                     client.close_query(query)
+
+    def _tested(self, rows: Iterator[tuple[str, pa.RecordBatch]]) -> Iterator[tuple[str, pa.RecordBatch]]:
+        """Rows of a table without those that fail a part about their side, where these change nothing."""
+        spec = _spec(self.spec)
+        tests = {side: tested_early(spec, side, schema)[1] for side, schema in zip(SIDES, self._schemas(), strict=True)}
+        for side, batch in rows:
+            if tests[side] is None:
+                yield side, batch
+            else:
+                yield from ((side, part) for part in pa.Table.from_batches([batch]).filter(tests[side]).to_batches())
 
     def place(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Tagged rows with the number of their partition, once for each that they go to. For DataFrames that are not

@@ -2,7 +2,9 @@
 
 ``python -m tests.environments spark-3.5`` makes one with the exact versions of `requirements/spark-3.5.txt`, in
 `build/environments`, with this tree and its core, and prints its Python. ``python -m tests.environments 3.5.4`` does so
-for one release of Spark, and ``--lock`` chooses new exact versions.
+for one release of Spark, ``newest`` for that of `requirements.lock`. ``--python /path/to/python3.13`` makes it for
+another Python, whose core lies in the tree already, and ``--pin pandas==2.2.0`` takes another version of a package.
+``--lock`` chooses new exact versions.
 """
 
 from __future__ import annotations
@@ -12,10 +14,12 @@ import fcntl
 import functools
 import hashlib
 import os
+import re
 import shutil
 import subprocess
 import sys
 import sysconfig
+from collections.abc import Sequence
 from pathlib import Path
 
 TREE = Path(__file__).parents[1]
@@ -92,11 +96,30 @@ def versions(name: str) -> str:
     return resolve("\n".join([*kept, f"pyspark=={spark}"]), *_EXTRAS)
 
 
-def environment(name: str) -> Path:
-    """The Python of an environment, made where it is not there yet or its versions changed. `name` as in `versions`."""
-    folder = TREE / "build/environments" / name
+def repinned(name: str, pins: Sequence[str], python: str | None = None) -> str:
+    """The same for another Python, such as "3.13", and with these versions of some packages. Raises as `resolve`."""
+    if name == "newest":
+        lines, spark = (TREE / "requirements.lock").read_text().splitlines(), "4"
+    else:
+        lines = versions(name).splitlines()
+        (spark,) = (line.removeprefix("pyspark==") for line in lines if line.startswith("pyspark=="))
+    given = {re.split("[=<>]", pin)[0] for pin in pins}
+    kept = [line for line in lines if "==" in line and line.partition("==")[0] not in given]
+    if spark.startswith("3.") and "pyarrow" in given:
+        kept.append("pyarrow<26")
+    return resolve("\n".join([*kept, *pins]), *_EXTRAS, python=python)
+
+
+def environment(name: str, pins: Sequence[str] = (), interpreter: str = sys.executable) -> Path:
+    """The Python of an environment, made where it is not there yet or its versions changed; `name` as in `versions`."""
+    wanted, called = "", name
+    if pins or interpreter != sys.executable or name == "newest":
+        told = subprocess.run([interpreter, "--version"], capture_output=True, text=True, check=True).stdout
+        python = ".".join(told.split()[1].split(".")[:2])
+        wanted, called = repinned(name, pins, python), "-".join([name, python, *pins])
+    folder = TREE / "build/environments" / called
     folder.parent.mkdir(parents=True, exist_ok=True)
-    wanted = versions(name)
+    wanted = wanted or versions(name)
     digest = hashlib.sha256(wanted.encode()).hexdigest()
     python, stamp = folder / "bin/python", folder / "versions.sha256"
     with Path(f"{folder}.lock").open("w") as held:
@@ -106,7 +129,7 @@ def environment(name: str) -> Path:
         print(f"making {folder.relative_to(TREE)} (once; a minute with a filled cache)", file=sys.stderr)
         shutil.rmtree(folder, ignore_errors=True)
         run = functools.partial(subprocess.run, cwd=TREE, check=True, text=True)
-        run([*_UV, "venv", "--python", sys.executable, folder])
+        run([*_UV, "venv", "--python", interpreter, folder])
         run([*_UV, "pip", "install", "--python", python, "--no-deps", "--requirements", "-"], input=wanted)
         (site,) = folder.glob("lib/python*/site-packages")
         (site / "muntin.pth").write_text(f"{TREE}\n")
@@ -125,12 +148,14 @@ def own(python: Path) -> dict[str, str]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("name", nargs="?", help="a lock file of requirements/, or a version or release of Spark")
+    parser.add_argument("--python", default=sys.executable, help="the interpreter")
+    parser.add_argument("--pin", action="append", default=[], help="a version of a package, such as pandas==2.2.0")
     parser.add_argument("--lock", action="store_true", help="choose new exact versions")
     options = parser.parse_args()
     if options.lock:
         lock()
     if options.name:
-        print(environment(options.name))
+        print(environment(options.name, options.pin, options.python))
 
 
 if __name__ == "__main__":

@@ -17,11 +17,10 @@ from muntin.host.files import (
     TableWriter,
     in_turns,
     interleave,
-    needed,
     refuse_replacing,
-    tested_early,
 )
 from muntin.host.join import WindowJoin
+from muntin.host.join.pushdown import needed, tested_early
 from muntin.host.keys.condition import in_words
 from muntin.host.predicates.as_of import DIRECTIONS
 from muntin.host.progress import Progress

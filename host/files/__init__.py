@@ -2,7 +2,6 @@
 
 from muntin.host.files.interleave import in_turns, interleave
 from muntin.host.files.places import STANDARD
-from muntin.host.files.pushdown import needed, tested_early
 from muntin.host.files.table_reader import TableReader, refuse_replacing
 from muntin.host.files.table_writer import TableWriter
 
@@ -12,7 +11,5 @@ __all__ = [
     "TableWriter",
     "in_turns",
     "interleave",
-    "needed",
     "refuse_replacing",
-    "tested_early",
 ]

@@ -17,12 +17,12 @@ from muntin.host.devices import Device, open_device
 from muntin.host.engine.routes import RoutingTable
 from muntin.host.engine.row_log import empty_table
 from muntin.host.engines import Partitions
-from muntin.host.errors import DeviceError, ReplayError, SchemaError, UnsupportedError
+from muntin.host.errors import DeviceError, SchemaError, UnsupportedError
 from muntin.host.frames import ArrowRows, as_table, as_tables
 from muntin.host.join.batch_summary import BatchSummary
 from muntin.host.join.call_errors import of_input
 from muntin.host.join.collector import Collector
-from muntin.host.join.given import block_size, check_tag
+from muntin.host.join.given import batch_number, block_size, check_tag
 from muntin.host.join.journal import Journal, Tables
 from muntin.host.join.late_rows import late_rows
 from muntin.host.join.plan import plan_join
@@ -225,9 +225,7 @@ class Calls:
         journal = self.journal
         with self.turn(), PooledArrays():
             check_tag(tag)
-            number = journal.last_batch + 1 if batch is None else batch
-            if number <= journal.last_batch:
-                raise ReplayError(f"batch {number} comes after batch {journal.last_batch}: numbers ascend")
+            number = batch_number(batch, journal.last_batch)
             tables, known = self._tables_of(left, right), journal.plan
             try:
                 with of_input(lambda: journal.plan):

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from muntin.host.arguments import is_name
 from muntin.host.devices import Device
-from muntin.host.errors import DeviceError, SchemaError, StateError, UnsupportedError, WindowError
+from muntin.host.errors import DeviceError, ReplayError, SchemaError, StateError, UnsupportedError, WindowError
 from muntin.host.frames import ArrowColumns, ArrowRows, as_schema, as_table
 from muntin.host.keys.constants import whole_number
 from muntin.host.sides import SIDES, Sides
@@ -70,6 +70,16 @@ def block_size(size: object) -> int:
     number = whole_number(size)
     if number is None or number < 1:
         raise WindowError(f"block_bytes must be a whole number of at least 1, not {size!r}")
+    return number
+
+
+def batch_number(batch: object, last: int) -> int:
+    """The caller's number for a call after call `last`. Raises ReplayError."""
+    number = last + 1 if batch is None else whole_number(batch)
+    if number is None:
+        raise ReplayError(f"batch must be a whole number above that of the last call, {last}, not {batch!r}")
+    if number <= last:
+        raise ReplayError(f"batch {number} comes after batch {last}: numbers ascend")
     return number
 
 

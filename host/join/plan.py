@@ -58,7 +58,7 @@ def plan_join(
     partitions = open_partitioning(partitions)
     kind = device.engine(spec.engine)
     index = device.index(spec.index, kind)
-    _check_partitions(spec, kind, partitions)
+    _check_partitions(spec, device, kind, partitions)
     _check_form(spec, device, index, kind, state=state)
     return JoinPlan(spec, device, kind, index, partitions).with_sides(schemas)
 
@@ -381,7 +381,7 @@ def _check_form(spec: JoinSpec, device: Device, index: Index, kind: EngineKind, 
         )
 
 
-def _check_partitions(spec: JoinSpec, kind: EngineKind, partitions: Partitions) -> None:
+def _check_partitions(spec: JoinSpec, device: Device, kind: EngineKind, partitions: Partitions) -> None:
     """Raises UnsupportedError."""
     count = partitions.count
     if partitions.width is not None:
@@ -403,7 +403,9 @@ def _check_partitions(spec: JoinSpec, kind: EngineKind, partitions: Partitions) 
             "form='ranges' is for partitions by subwindows, whose rows a mirror can follow: leave by= out"
         )
     if kind.name != Steps.name:
-        raise UnsupportedError(f"engine={kind.name!r} has threads of its own and no partitions: use engine='steps'")
+        what = f"engine={kind.name!r} of device {device.info.name!r} has parts of its own, and no partitions"
+        other = "use engine='steps'" if Steps.name in device.engines else "leave partitions out, or choose device='cpu'"
+        raise UnsupportedError(f"{what}: {other}")
 
 
 def _check_same(side: Side, schema: pa.Schema, known: pa.Schema) -> None:

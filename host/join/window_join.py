@@ -200,7 +200,7 @@ class WindowJoin:
         DeviceError, StateError
             If the device failed, or the state could not be written.
         ReplayError
-            If `batch` is not above `last_batch`.
+            If `batch` is no whole number above `last_batch`.
         StateError
             If `tag` is not bytes.
 
@@ -229,7 +229,8 @@ class WindowJoin:
         Returns
         -------
         generator of pyarrow.Table
-            The result, cut. A table may be empty: the join has worked for a while without a result.
+            The result, cut. A table may be empty: the join has worked for a while without a result. Of a call
+            without any one at least comes.
 
         Raises
         ------

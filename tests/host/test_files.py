@@ -23,7 +23,8 @@ from hypothesis import strategies as st
 import muntin
 from muntin.host.cli import main
 from muntin.host.errors import SchemaError, UnsupportedError
-from muntin.host.files import TableReader, TableWriter, pushdown
+from muntin.host.files import TableReader, TableWriter
+from muntin.host.join import pushdown
 from muntin.host.sql import parse_condition
 
 ROOT = Path(__file__).parents[2]

@@ -2,12 +2,20 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from muntin import Band, Rows, WindowJoin, Within
+from muntin import Band, Compare, Rows, WindowJoin, Within
 from muntin.host.aggregates import Count, Sum
 from muntin.host.devices.numpy_device import NumpyDevice
 from muntin.host.engine import native_engine
 from muntin.host.engines import SplitJoin
-from muntin.host.errors import CapacityError, DeviceError, KeyTypeError, ResultTooLargeError, SchemaError
+from muntin.host.errors import (
+    CapacityError,
+    DeviceError,
+    KeyTypeError,
+    ReplayError,
+    ResultTooLargeError,
+    SchemaError,
+    UnsupportedError,
+)
 
 BAND = Band("a", "b", -1, 1)
 
@@ -276,3 +284,24 @@ def test_a_join_and_its_stats_print_themselves():
     assert ">2,000</td>" in shown
     stats.device = "<b>"
     assert "&lt;b&gt;" in stats._repr_html_()
+
+
+def test_numbers_of_calls_are_whole_and_ascend() -> None:
+    rows = pa.table({"n": [1]})
+    with WindowJoin(on=Compare("n", "=", "n"), left=9, right=9) as join:
+        for number in (1.5, "1", True):
+            with pytest.raises(ReplayError, match="batch must be a whole number above that of the last call, -1, not"):
+                join.process(rows, rows, batch=number)  # type: ignore[arg-type]
+        assert join.process(rows, rows, batch=np.int32(7)).num_rows == 1  # type: ignore[arg-type]
+        assert join.last_batch == 7
+        with pytest.raises(ReplayError, match="batch 7 comes after batch 7: numbers ascend"):
+            next(join.process_blocks(rows, batch=7))
+        assert {len(table) for table in join.process_blocks(rows.slice(0, 0))} == {0}
+
+
+def test_partitions_of_engines_that_have_none_name_what_there_is() -> None:
+    own = {"on": Compare("n", "=", "n"), "left": 9, "right": 9, "partitions": 2}
+    with pytest.raises(UnsupportedError, match="has parts of its own, and no partitions: use engine='steps'"):
+        WindowJoin(**own, engine="shared")
+    with pytest.raises(UnsupportedError, match=r"device 'sim:splitjoin-model' .*: leave partitions out, or choose dev"):
+        WindowJoin(**own, device="sim:splitjoin-model")

@@ -14,6 +14,7 @@ from muntin.host.daemon import start_private
 from muntin.host.daemon.socket_file import SocketFile
 from muntin.host.errors import ConnectionLostError
 from muntin.host.spec import JoinSpec
+from muntin.host.state.tables import KeptTable
 from muntin.pyspark_bridge.join_task import JoinTask
 from muntin.spark import window_join
 
@@ -86,6 +87,21 @@ def test_as_in_sparks_own_join(spark, runner, side, how, partitions):
         rows = [Counter(map(tuple, found)), Counter(tuple(row) for _, row in runner.results["query"])]
     assert rows[0] == rows[1]
     assert rows[0]
+
+
+@pytest.mark.parametrize("how", ["inner", "left"])
+def test_rows_of_a_table_that_cannot_match_are_not_kept(spark, runner, tmp_path, how):
+    """Those that fail a part about the table; a part about the stream removes none of its rows."""
+    condition = "shop = branch AND limit > 25 AND branch % 2 = 0 AND price < 40"
+    stream, table = runner.stream("sales", SALES), spark.createDataFrame(OFFERS)
+    runner.run(window_join(stream, table, F.expr(condition), how, state=str(tmp_path)))
+    (digest,) = (file.stem for file in (tmp_path / "tables").glob("*.table"))
+    due = [row for row in OFFERS.to_pylist() if (row["limit"] or 0) > 25 and row["branch"] in (0, 2, 4)]
+    assert KeptTable(str(tmp_path / "tables"), digest).rows().num_rows == len(due) < len(OFFERS) // 2
+    bounded = spark.createDataFrame(pa.concat_tables(SALES))
+    wanted = Counter(map(tuple, bounded.join(table, F.expr(condition), how).collect()))
+    assert Counter(tuple(row) for _, row in runner.results["query"]) == wanted
+    assert Counter(map(tuple, window_join(bounded, table, F.expr(condition), how).collect())) == wanted  # two tables
 
 
 def _matches(sales: pa.Table, offers: pa.Table) -> Counter:

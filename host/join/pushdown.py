@@ -1,4 +1,4 @@
-"""What of a join's condition can be tested while files are read."""
+"""What of a join's condition can be tested, and which columns are needed, before rows reach the join."""
 
 from __future__ import annotations
 
