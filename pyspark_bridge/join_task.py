@@ -46,7 +46,7 @@ from muntin.host.errors import (
 from muntin.host.join.late_rows import marked_schema
 from muntin.host.join.pushdown import tested_early
 from muntin.host.join.summary_part import SummaryPart, places_in
-from muntin.host.sides import SIDES
+from muntin.host.sides import SIDES, Side
 from muntin.host.spec import JoinSpec
 from muntin.host.state import open_store
 from muntin.host.state.tables import KeptTable, keep_part
@@ -212,7 +212,7 @@ class JoinTask:
                 if not self.streaming:
                     client.close_query(query)
 
-    def _tested(self, rows: Iterator[tuple[str, pa.RecordBatch]]) -> Iterator[tuple[str, pa.RecordBatch]]:
+    def _tested(self, rows: Iterator[tuple[Side, pa.RecordBatch]]) -> Iterator[tuple[Side, pa.RecordBatch]]:
         """Rows of a table without those that fail a part about their side, where these change nothing."""
         spec = _spec(self.spec)
         tests = {side: tested_early(spec, side, schema)[1] for side, schema in zip(SIDES, self._schemas(), strict=True)}
