@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from muntin.host.aggregates import values
 from muntin.host.errors import PredicateError, WindowError
-from muntin.host.keys.condition import in_words, parts_of
+from muntin.host.keys.condition import in_words
 from muntin.host.keys.durations import duration_text, nanoseconds
 from muntin.host.predicates import AllOf, AnyOf, Where, one_sided
 from muntin.host.public import public
@@ -80,7 +80,7 @@ class Aggregate(abc.ABC):
                 raise PredicateError(f"{what} of {type(self).__name__} must be the name of a column, not {value!r}")
         if not (self.filter is None or isinstance(self.filter, str)):
             plain = isinstance(self.filter, (Where, AnyOf, AllOf))
-            if not plain or not all(map(one_sided, parts_of(self.filter))):
+            if not plain or not all(map(one_sided, self.filter.conjuncts)):
                 raise PredicateError(
                     f"filter of {type(self).__name__} must be a text, or Where(...) and AnyOf and AllOf of these, not "
                     f"{self.filter!r}"

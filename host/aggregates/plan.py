@@ -14,7 +14,7 @@ from muntin.host.aggregates import Aggregate, Collect, Count, Kinds, OfRow, resu
 from muntin.host.aggregates.folds import FOLDS
 from muntin.host.errors import KeyTypeError, SchemaError, SqlError, SumOverflowError, WindowError
 from muntin.host.keys.columns import column_of, column_type, has_column, root_column
-from muntin.host.keys.condition import Filter, condition_columns, parts_of
+from muntin.host.keys.condition import Filter, condition_columns
 from muntin.host.keys.key_type import _raw_values, of_column
 from muntin.host.predicates import one_sided
 from muntin.host.sides import OTHER, Side, Sides
@@ -134,7 +134,7 @@ def _tests(given: Any, side: Side, schema: pa.Schema) -> _Tests:
     for column in columns:
         if not has_column(schema, column):
             raise SqlError(f"the {side} side has no column {column!r} of a filter: it has {', '.join(schema.names)}")
-    parts = parts_of(given)
+    parts = given.conjuncts
     if not all(map(one_sided, parts)):
         raise SqlError("a filter asks rows of one side: a column and a constant, joined by AND; OR over one column")
     return _Tests(columns, tuple(Filter(part, {side: schema}) for part in parts))

@@ -34,7 +34,7 @@ from muntin.host.keys.condition import Condition
 from muntin.host.keys.content import row_hashes
 from muntin.host.keys.float_order import decode_float
 from muntin.host.keys.key_type import Family, KeyType
-from muntin.host.predicates import AllOf, Band, Compare, Predicate, one_sided
+from muntin.host.predicates import Band, Compare, Predicate, one_sided
 from muntin.host.sides import OTHER, SIDES, Side, Sides
 from muntin.host.spec import JoinSpec
 
@@ -433,8 +433,7 @@ def open_placement(
 
 def _band(spec: JoinSpec, left: pa.Schema, right: pa.Schema) -> Predicate | None:
     """The first part of a condition whose keys have an order and whose intervals have two ends; None: there is none."""
-    parts = spec.on.parts if isinstance(spec.on, AllOf) else (spec.on,)
-    for part in parts:
+    for part in spec.on.conjuncts:
         if isinstance(part, Predicate) and not one_sided(part):
             condition = Condition(part, left, right)
             if condition.ordered and condition.bounded:

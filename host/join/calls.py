@@ -65,8 +65,8 @@ class Calls:
         self._lock, self._pid = threading.RLock(), os.getpid()
         self._finished = False
         self._tables: Tables | None = None  # the result of the newest call
-        self._owns_device = not isinstance(device, Device)
         self._device = device if isinstance(device, Device) else open_device(device)
+        self._owns_device = self._device is not device
         try:
             plan = plan_join(spec, {}, self._device, partitions=partitions, state=state is not None)
             self.journal = Journal(plan, state, fixed or {})

@@ -12,7 +12,7 @@ import pyarrow.dataset
 
 from muntin.host.keys.constants import moment
 from muntin.host.keys.key_type import NANOS_PER_DAY, Family
-from muntin.host.predicates import AllOf, AnyOf, AsOf, Where
+from muntin.host.predicates import AnyOf, Where
 from muntin.host.sides import Side
 from muntin.host.spec import JoinSpec
 
@@ -36,9 +36,7 @@ def tested_early(spec: JoinSpec, side: Side, schema: pa.Schema) -> tuple[list[Wh
     counted = spec.left is not None or spec.right is not None or spec.sequence is not None
     if spec.form != "rows" or counted or side in spec.unmatched:
         return [], None
-    on = spec.on
-    parts = on.where if isinstance(on, AsOf) else on.parts if isinstance(on, AllOf) else [on]
-    found = [(part, _expression(part, side, schema)) for part in parts]
+    found = [(part, _expression(part, side, schema)) for part in spec.on.conjuncts]
     tested = [(part, each) for part, each in found if each is not None]
     if not tested:
         return [], None

@@ -83,7 +83,7 @@ class Condition:
     """
 
     def __init__(self, on: Predicate | AllOf | Where, left: pa.Schema, right: pa.Schema, key_bits: int = 64):
-        parts = parts_of(on)
+        parts = on.conjuncts
         self._schemas: Sides[pa.Schema] = {"left": left, "right": right}
         pairs = [part for part in parts if isinstance(part, Predicate) and not one_sided(part)]
         self._filters = [Filter(part, self._schemas) for part in parts if one_sided(part)]
@@ -317,7 +317,7 @@ def check_side(on: Predicate | AllOf | AsOf | Where, side: Side, schema: pa.Sche
             if not has_codes(column_type(schema, name)):
                 key_type(comparable_type(column_type(schema, name)), name)
         key_type(column_type(schema, on.time(side)), on.time(side))
-    for part in parts_of(on):
+    for part in on.conjuncts:
         if one_sided(part):
             if side in _sides(part):
                 Filter(part, {side: schema})
@@ -334,17 +334,12 @@ def condition_columns(on: Predicate | AllOf | AsOf | Where, side: Side) -> list[
     found: list[tuple[str, Predicate | AsOf | Where]] = []
     if isinstance(on, AsOf):
         found += [(name, on) for name in on.names(side)]
-    for part in parts_of(on):
+    for part in on.conjuncts:
         if one_sided(part):
             found += [(test.column, part) for test in _wheres(part)[:1] if test.side == side]
         else:
             found.append((getattr(part, side), part))
     return found
-
-
-def parts_of(on: Predicate | AllOf | AsOf | Where) -> tuple[Predicate | Where, ...]:
-    """The parts of a condition; of an as-of condition those about one side."""
-    return on.where if isinstance(on, AsOf) else on.parts if isinstance(on, AllOf) else (on,)
 
 
 def in_words(part: Predicate | Where | AllOf | AsOf) -> str:

@@ -104,6 +104,11 @@ class AsOf:
         """The time column of a side."""
         return self.left_time if side == "left" else self.right_time
 
+    @property
+    def conjuncts(self) -> tuple[Predicate | Where, ...]:
+        """The parts about one side."""
+        return self.where
+
     def to_dict(self) -> dict[str, Any]:
         where = {"where": [part.to_dict() for part in self.where]} if self.where else {}
         return {

@@ -43,6 +43,11 @@ class Combined:
     def __or__(self, other: Combined) -> AnyOf:
         return AnyOf(self, other) if isinstance(other, Combined) else NotImplemented  # type: ignore[arg-type]
 
+    @property
+    def conjuncts(self) -> tuple[Predicate | Where, ...]:
+        """The parts that all must hold."""
+        return (self,)  # type: ignore[return-value]
+
     def __bool__(self) -> bool:
         raise PredicateError(
             f"{self!r} is neither true nor false: combine conditions with & and |, not with and and or"
@@ -437,6 +442,10 @@ class AllOf(Combined):
             else:
                 raise PredicateError(f"AllOf takes Band, Compare, AnyOf and Where, not {part!r}")
         self.parts: tuple[Predicate | Where, ...] = tuple(flat)
+
+    @property
+    def conjuncts(self) -> tuple[Predicate | Where, ...]:
+        return self.parts
 
     def to_dict(self) -> dict[str, Any]:
         return {"kind": "all_of", "parts": [part.to_dict() for part in self.parts]}

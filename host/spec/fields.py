@@ -75,7 +75,7 @@ class JoinFields:
         object.__setattr__(self, "keys", tuple(self.keys))
         if self.static is not None:
             self._check_static()
-        if isinstance(self.on, AsOf):
+        if self.as_of is not None:
             self._check_as_of()
         elif not isinstance(self.on, (Predicate, AllOf, Where)):
             raise PredicateError(f"on must be a Band, Compare, AnyOf, AllOf or AsOf, not {self.on!r}")
@@ -117,7 +117,7 @@ class JoinFields:
         if self.watermark is not None:
             if not isinstance(self.watermark, Watermark):
                 raise WindowError(f"watermark must be a Watermark, not {self.watermark!r}")
-            if self.within is None and not isinstance(self.on, AsOf):
+            if self.within is None and self.as_of is None:
                 raise WindowError("a watermark belongs to a time window (within=) or an as-of join")
         if self.capacity is not None:
             if counted:
@@ -128,7 +128,7 @@ class JoinFields:
             object.__setattr__(self, "capacity", rows)
         if self.late not in ("drop", "keep"):
             raise PredicateError(f"late must be 'drop' or 'keep', not {self.late!r}")
-        if self.late == "keep" and self.within is None and not isinstance(self.on, AsOf):
+        if self.late == "keep" and self.within is None and self.as_of is None:
             raise WindowError("late='keep' belongs to a time window (within=) or an as-of join: no other row is late")
         self._check_self_join()
         self._check_aggregates()
@@ -182,7 +182,7 @@ class JoinFields:
                     f"stream, by {self.as_of.right_time!r}, may always come. Give the stream as the left side"
                 )
         elif isinstance(self.within, Within) and isinstance(self.on, (Predicate, AllOf, Where)):
-            parts = self.on.parts if isinstance(self.on, AllOf) else (self.on,)
+            parts = self.on.conjuncts
             times = Band(self.within.left_time, self.within.right_time, self.within.low, self.within.high)
             object.__setattr__(self, "on", AllOf(*parts, times))
             object.__setattr__(self, "within", None)
@@ -245,7 +245,7 @@ class JoinFields:
     @property
     def equalities(self) -> list[Compare]:
         """The parts of the condition that compare the two sides for equality."""
-        parts = self.on.parts if isinstance(self.on, AllOf) else (self.on,)
+        parts = self.on.conjuncts
         return [part for part in parts if isinstance(part, Compare) and part.equality]
 
     @cached_property
