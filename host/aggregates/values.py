@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from muntin.host.errors import KeyTypeError, ResultTooLargeError
-from muntin.host.keys.float_order import decode_float, encode_float
+from muntin.host.keys.key_type import decode_float, encode_float
 
 if TYPE_CHECKING:
     from muntin.host.call import Batch

@@ -32,8 +32,7 @@ from muntin.host.keys.boundary_generator import exact_bound
 from muntin.host.keys.columns import column_of, column_type
 from muntin.host.keys.condition import Condition
 from muntin.host.keys.content import row_hashes
-from muntin.host.keys.float_order import decode_float
-from muntin.host.keys.key_type import Family, KeyType
+from muntin.host.keys.key_type import Family, KeyType, decode_float
 from muntin.host.predicates import Band, Compare, Predicate, one_sided
 from muntin.host.sides import OTHER, SIDES, Side, Sides
 from muntin.host.spec import JoinSpec

@@ -19,7 +19,7 @@ from muntin.host.errors import KeyTypeError, UnsupportedError, WindowError
 from muntin.host.frames import ArrowArray, ArrowStream, as_array
 from muntin.host.index import ORDERED, Index, RadixTree, Slices, TimeKeyed, open_index
 from muntin.host.keys.constants import plain, whole_number
-from muntin.host.keys.float_order import decode_float, encode_float
+from muntin.host.keys.key_type import decode_float, encode_float
 from muntin.host.native import _core
 from muntin.host.public import public
 

@@ -17,8 +17,7 @@ import pyarrow as pa
 
 from muntin.host.errors import PredicateError
 from muntin.host.keys.durations import nanoseconds
-from muntin.host.keys.float_order import decode_float, encode_float
-from muntin.host.keys.key_type import LONG, NANOS_PER_DAY, Family, KeyType
+from muntin.host.keys.key_type import LONG, NANOS_PER_DAY, Family, KeyType, decode_float, encode_float
 from muntin.host.predicates import Compare, Piece, Predicate
 from muntin.host.predicates.literal import float_bound, is_duration
 from muntin.host.sides import SIDES, Side, Sides

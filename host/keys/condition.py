@@ -26,8 +26,7 @@ from muntin.host.keys.boundary_generator import (
 from muntin.host.keys.columns import column_of, column_type
 from muntin.host.keys.constants import exact_float, moment, read_moment
 from muntin.host.keys.durations import nanoseconds
-from muntin.host.keys.float_order import decode_float
-from muntin.host.keys.key_type import NANOS_PER_DAY, Family, KeyType, key_type, key_types, of_column
+from muntin.host.keys.key_type import NANOS_PER_DAY, Family, KeyType, decode_float, key_type, key_types, of_column
 from muntin.host.keys.value_codes import ValueCodes, comparable_type, comparable_values, has_codes
 from muntin.host.predicates import AllOf, AnyOf, AsOf, Band, Compare, Predicate, Where, one_sided
 from muntin.host.predicates.predicate import DISTINCT

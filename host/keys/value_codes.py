@@ -10,8 +10,7 @@ import pyarrow.compute as pc
 
 from muntin.host.arrow_versions import is_binary_view, is_string_view
 from muntin.host.errors import CapacityError, KeyTypeError
-from muntin.host.keys.float_order import decode_float, encode_float
-from muntin.host.keys.key_type import Family, KeyType, key_types, of_column
+from muntin.host.keys.key_type import Family, KeyType, decode_float, encode_float, key_types, of_column
 from muntin.host.sides import SIDES, Side, Sides
 
 MOST_CODES = 1 << 29  # of values that the windows hold at a time

@@ -27,7 +27,7 @@ enum class Direction { kBackward, kForward, kNearest };
 struct AsOfRule {
   Direction direction = Direction::kBackward;
   bool exact = true;         // equal times match
-  bool floats = false;       // times are encoded float64, as host/keys/float_order.py has them
+  bool floats = false;       // times are encoded float64, as host/keys/key_type.py has them
   bool limited = false;      // there is a tolerance
   uint64_t tolerance = 0;    // for integer times
   double float_tolerance = 0;  // for floats

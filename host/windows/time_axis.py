@@ -11,8 +11,7 @@ import pyarrow as pa
 
 from muntin.host.errors import KeyTypeError, MuntinError, WindowError
 from muntin.host.keys.durations import nanoseconds
-from muntin.host.keys.float_order import decode_float, encode_float
-from muntin.host.keys.key_type import NANOS_PER_DAY, Family, key_type, key_types, of_column
+from muntin.host.keys.key_type import NANOS_PER_DAY, Family, decode_float, encode_float, key_type, key_types, of_column
 from muntin.host.predicates.literal import is_duration
 from muntin.host.sides import SIDES, Side, Sides
 from muntin.host.windows import Watermark, Within

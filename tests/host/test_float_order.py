@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muntin.host.keys.float_order import decode_float, encode_float
+from muntin.host.keys.key_type import decode_float, encode_float
 
 
 @pytest.mark.parametrize("width", [32, 64])
