@@ -429,6 +429,31 @@ def test_merges_in_slices_lose_and_double_no_row(bits: int, index: str, window: 
     assert waited or index == "adaptive"  # steps that ended no merge, though some were under way
 
 
+@pytest.mark.parametrize("first_row", [0, 2**32 - 3000])
+@pytest.mark.parametrize("bits", [32, 64, 128])
+def test_a_count_window_of_one_run_drops_what_expires(bits: int, first_row: int, seed: int) -> None:
+    """Many probes of a small window make it one run; its rows leave with the steps, but for a quarter of the window."""
+    rng, window, size, probing = np.random.default_rng([seed, bits]), 3000, 400, 4000
+    engine = open_engine(key_bits=bits, window=(window, 1), bands=[(-2, 2)])
+    stored, arrived = np.empty(0, np.int64), first_row
+    for number in range(24):
+        keys, probes = (rng.integers(-(10**4), 10**4, n).astype(f"int{min(bits, 64)}") for n in (size, probing))
+        stored = np.append(stored, keys)[-window:]
+        rows, numbers = np.arange(arrived, arrived + size), number * probing + np.arange(probing)
+        arrived += size
+        left = Batch(keys, rows, np.full(size, number * probing), wider=bits == 128)
+        right = Batch(probes, numbers, np.full(probing, arrived), wider=bits == 128)
+        found = engine.step(left.input(), right.input(), counting=True)[1]
+        low, high = (np.searchsorted(np.sort(stored), probes.astype(np.int64) + by, side)
+                     for by, side in ((-2, "left"), (2, "right")))  # fmt: skip
+        np.testing.assert_array_equal(found, high - low)
+        oldest = arrived - min(len(stored), window)
+        assert oldest - window // 4 <= engine.oldest(0, -1) <= oldest
+        assert engine.rows(0) == arrived - engine.oldest(0, -1)
+    assert engine.figures(0)["one_run"] == 1
+    assert engine.runs(0) == 1
+
+
 @pytest.mark.parametrize("index", LARGE)
 @pytest.mark.parametrize("bits", [32, 64, 128])
 def test_rows_expire_in_the_middle_of_merges(bits: int, index: str, seed: int) -> None:
