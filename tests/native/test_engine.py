@@ -397,35 +397,36 @@ SIZES_OF_STEPS = [50_000, 50_000, 40_000, 60_000, 0] + [1500, 800, 0, 2500, 1] *
 PROBES, FEW_PROBES = 500, 30
 
 
-@pytest.mark.parametrize("window", [1 << 20, 150_000])
+@pytest.mark.parametrize(("window", "side"), [(1 << 20, 0), (150_000, 1)])
 @pytest.mark.parametrize("index", LARGE)
 @pytest.mark.parametrize("bits", [32, 64, 128])
-def test_merges_in_slices_lose_and_double_no_row(bits: int, index: str, window: int, seed: int) -> None:
+def test_merges_in_slices_lose_and_double_no_row(bits: int, index: str, window: int, side: int, seed: int) -> None:
     rng = np.random.default_rng([seed, bits, window])
-    engine = open_engine(key_bits=bits, window=(window, 1), bands=[(-100, 200)], **LARGE[index])
+    windows, (least, most) = ((window, 1), (-200, 100)) if side == 0 else ((1, window), (-100, 200))
+    engine = open_engine(key_bits=bits, window=windows, bands=[(-100, 200)], **LARGE[index])
     stored, arrived, runs, waited = np.empty(0, np.int64), 2**32 - 90_000, 0, 0
     for number, size in enumerate(SIZES_OF_STEPS):
         keys, probes = (rng.integers(-(10**6), 10**6, n).astype(f"int{min(bits, 64)}") for n in (size, PROBES))
         stored = np.append(stored, keys)[-window:]
         rows = np.arange(arrived, arrived + size)
         arrived += size
-        left = Batch(keys, rows, np.full(size, number * PROBES), wider=bits == 128)
+        storing = Batch(keys, rows, np.full(size, number * PROBES), wider=bits == 128)
         numbers = number * PROBES + np.arange(PROBES)
-        right = Batch(probes, numbers, np.full(PROBES, arrived), wider=bits == 128)
-        inputs = [left.input(), right.input()]
+        asking = Batch(probes, numbers, np.full(PROBES, arrived), wider=bits == 128)
+        inputs = [batch.input() for batch in ((storing, asking) if side == 0 else (asking, storing))]
         in_order_of_keys = np.sort(stored)
-        low, high = (probes.astype(np.int64) + by for by in (-200, 100))
+        low, high = (probes.astype(np.int64) + by for by in (least, most))
         expected = np.searchsorted(in_order_of_keys, high, "right") - np.searchsorted(in_order_of_keys, low, "left")
         if number % 2:
-            np.testing.assert_array_equal(engine.step(*inputs, counting=True)[1], expected)
+            np.testing.assert_array_equal(engine.step(*inputs, counting=True)[1 - side], expected)
         else:
-            probing, found = engine.step(*inputs)[1]
+            probing, found = engine.step(*inputs)[1 - side]
             np.testing.assert_array_equal(np.bincount(probing - number * PROBES, minlength=PROBES), expected)
-            apart = probes[probing - number * PROBES].astype(np.int64) - stored[found - arrived + len(stored)]
-            assert ((apart >= -100) & (apart <= 200)).all()
+            apart = stored[found - arrived + len(stored)] - probes[probing - number * PROBES].astype(np.int64)
+            assert ((apart >= least) & (apart <= most)).all()
             assert len(np.unique(np.stack([probing, found]), axis=1).T) == len(found)
-        waited += 1 < engine.runs(0) == runs
-        runs = engine.runs(0)
+        waited += 1 < engine.runs(side) == runs
+        runs = engine.runs(side)
     assert waited or index == "adaptive"  # steps that ended no merge, though some were under way
 
 
