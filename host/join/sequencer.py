@@ -420,12 +420,16 @@ class Sequencer:
         both = np.concatenate(_comparable(values["left"], values.get("right", np.zeros(0, np.int64))))
         pushes = np.concatenate([np.repeat(np.arange(len(of)), of) for of in counts])
         order = np.argsort(pushes, kind="stable")
-        order = order[np.argsort(both[order], kind="stable")]
-        back = np.flatnonzero(np.diff(pushes[order]) < 0)
-        if len(back):
-            row, newer = order[back[0]], order[back[0] + 1]
-            side = "left" if row < len(values["left"]) else "right"
-            raise self._goes_back(int(both[row]), f"the {side}", int(both[newer]))
+        earlier = np.searchsorted(pushes[order], pushes)  # rows of earlier pushes
+        newest = np.maximum.accumulate(both[order])[earlier - 1]
+        wrong = np.flatnonzero((earlier > 0) & (both < newest))
+        if len(wrong):
+            lefts = len(values["left"])
+            side, rows = ("left", wrong[wrong < lefts]) if wrong[0] < lefts else ("right", wrong)
+            row = rows[0]
+            raise self._goes_back(int(both[row]), f"the {side}", int(newest[row])).of_rows(
+                side, rows if side == "left" else rows - lefts
+            )
 
     def _goes_back(self, value: int, side: str, pushed: int | None = None) -> OrderError:
         newest, what = (self._last_sequence, "call") if pushed is None else (pushed, "push")

@@ -124,7 +124,7 @@ class KeyType:
                 valid = ~nan if valid is None else valid & ~nan
             return encode_float(raw), valid
         if pa.types.is_decimal(array.type):
-            return self._encode_decimal(raw, valid)
+            return self._encode_decimal(array, raw, valid)
         if pa.types.is_date64(array.type):
             raw = raw // 86_400_000
         if raw.dtype == np.uint64:
@@ -134,7 +134,9 @@ class KeyType:
             return (raw.astype(np.int64) - offset).astype(self.dtype), valid
         return raw.astype(self.dtype, copy=False), valid
 
-    def _encode_decimal(self, words: np.ndarray, valid: np.ndarray | None) -> tuple[np.ndarray, np.ndarray | None]:
+    def _encode_decimal(
+        self, array: pa.Array, words: np.ndarray, valid: np.ndarray | None
+    ) -> tuple[np.ndarray, np.ndarray | None]:
         low = np.ascontiguousarray(words[:, 0]).view(np.int64)
         # The upper words of a value that fits 64 bits are copies of its sign.
         wrong = (words[:, 1:].view(np.int64) != (low >> 63)[:, None]).any(axis=1)
@@ -142,7 +144,7 @@ class KeyType:
             wrong &= valid
         if wrong.any():
             raise KeyTypeError(
-                f"a key of type {self.arrow} in row {int(np.argmax(wrong))} does not fit 64 bits: "
+                f"a key of type {self.arrow} does not fit 64 bits, {array[int(np.argmax(wrong))]}: "
                 "cast the column to fewer digits"
             ).of_rows(None, np.flatnonzero(wrong))
         return low, valid

@@ -108,15 +108,17 @@ def test_a_sequence_does_not_go_back_between_pushes():
     with WindowJoin(
         on=BAND, left=9, right=9, sequence="s", form="pairs", left_schema=schema, right_schema=schema
     ) as join:
-        for pushes, text in (
-            ([(None, 7), (6, None)], "sequence value 6 in column 's' of the left side comes after 7"),
-            ([(top, 3), (top - 1, None)], f"value {top - 1} in column 's' of the left side comes after {top}"),
-            ([(3, 9), (None, 9), (9, 8)], "sequence value 8 in column 's' of the right side comes after 9"),
-        ):
+        for pushes, text, side, at in (
+            ([(None, 7), (6, None)], "sequence value 6 in column 's' of the left side comes after 7", "left", (0,)),
+            ([(top, 3), (top - 1, None)], f"value {top - 1} in column 's' of the left side comes after {top}", "left", (1,)),
+            ([(3, 9), (None, 9), (9, 8), (None, 9), (None, 1)], "value 8 in column 's' of the right side comes after 9",
+             "right", (2, 4)),
+        ):  # fmt: skip
             for values in pushes:
                 join.push(*(None if v is None else pa.table([[1], [v]], schema=schema) for v in values))
-            with pytest.raises(OrderError, match=f"{text}.* push"):
+            with pytest.raises(OrderError, match=f"{text}.* push") as caught:
                 join.flush()
+            assert (caught.value.side, caught.value.rows) == (side, at)
             join.take_back()
 
 

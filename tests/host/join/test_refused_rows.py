@@ -70,7 +70,8 @@ CASES: dict[str, tuple[dict[str, Any], pa.Table, pa.Table, type[MuntinError], st
     ),
     "rows that a sequence puts in order": (
         {**COUNTED, "on": Compare("a", "<=", "b"), "sequence": "n"},
-        decimals("a", *ONES).take([4, 3, 1, 0, 2]), decimals("b", *ONES[2:4]), KeyTypeError, "in row 1", "left", (0, 2),
+        decimals("a", *ONES).take([4, 3, 1, 0, 2]), decimals("b", *ONES[2:4]), KeyTypeError,
+        f"column 'a' of the left side: .* does not fit 64 bits, {WIDE}.00: ", "left", (0, 2),
     ),
     "a NULL that may not be": (
         {**COUNTED, "on": Compare("n", "=", "n"), "right_schema": STRICT}, numbers("a", 1),
