@@ -424,12 +424,10 @@ class Sequencer:
         newest = np.maximum.accumulate(both[order])[earlier - 1]
         wrong = np.flatnonzero((earlier > 0) & (both < newest))
         if len(wrong):
-            lefts = len(values["left"])
-            side, rows = ("left", wrong[wrong < lefts]) if wrong[0] < lefts else ("right", wrong)
-            row = rows[0]
-            raise self._goes_back(int(both[row]), f"the {side}", int(newest[row])).of_rows(
-                side, rows if side == "left" else rows - lefts
-            )
+            row, lefts = wrong[0], len(values["left"])
+            side: Side = "left" if row < lefts else "right"
+            rows = wrong[wrong < lefts] if side == "left" else wrong - lefts
+            raise self._goes_back(int(both[row]), f"the {side}", int(newest[row])).of_rows(side, rows)
 
     def _goes_back(self, value: int, side: str, pushed: int | None = None) -> OrderError:
         newest, what = (self._last_sequence, "call") if pushed is None else (pushed, "push")

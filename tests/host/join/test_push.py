@@ -110,7 +110,7 @@ def test_a_sequence_does_not_go_back_between_pushes():
     ) as join:
         for pushes, text, side, at in (
             ([(None, 7), (6, None)], "sequence value 6 in column 's' of the left side comes after 7", "left", (0,)),
-            ([(top, 3), (top - 1, None)], f"value {top - 1} in column 's' of the left side comes after {top}", "left", (1,)),
+            ([(top, 3), (top - 1, None)], f"{top - 1} in column 's' of the left side comes after {top}", "left", (1,)),
             ([(3, 9), (None, 9), (9, 8), (None, 9), (None, 1)], "value 8 in column 's' of the right side comes after 9",
              "right", (2, 4)),
         ):  # fmt: skip

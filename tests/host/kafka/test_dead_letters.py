@@ -107,7 +107,11 @@ def test_rows_that_the_join_refuses_are_dead_letters_once(
                 letters[place] = message.value(), headers["muntin.error"]
     assert pairs(found) == due
     assert Counter(value for value, _ in letters.values()) == Counter(wrong)
-    for value, reason in zip(wrong, ("fit 64 bits in the unit of", f"a key of type .* does not fit 64 bits, 1{'0' * 25}", "NULL|null"), strict=True):
+    for value, reason in zip(
+        wrong,
+        ("fit 64 bits in the unit of", f"a key of type .* does not fit 64 bits, 1{'0' * 25}", "NULL|null"),
+        strict=True,
+    ):
         assert re.search(reason, dict(letters.values())[value])
 
 
