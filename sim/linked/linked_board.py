@@ -62,7 +62,11 @@ class LinkedBoard:
         board = build_of(name)
         chosen = board.design(design)
         folder = compile_texts(
-            lambda: _texts(board, chosen), f"linked-{board.name}-{chosen}", key=repr((board, chosen)), progress=progress
+            lambda: _texts(board, chosen),
+            f"linked-{board.name}-{chosen}",
+            key=repr((board, chosen)),
+            progress=progress,
+            optimize="-O1",
         )
         self.board = SimulatedBoard(folder)
         file, far_end = os.openpty()
