@@ -430,6 +430,29 @@ def test_merges_in_slices_lose_and_double_no_row(bits: int, index: str, window: 
     assert waited or index == "adaptive"  # steps that ended no merge, though some were under way
 
 
+@pytest.mark.parametrize("index", ["ladder", "flat"])
+def test_merges_of_both_sides_have_as_many_slices(index: str, seed: int) -> None:
+    """Two streams of the same rows, of which one goes on alone; a row meets those of earlier steps."""
+    rng = np.random.default_rng(seed)
+    engine = open_engine(key_bits=32, window=(1 << 20, 1 << 20), bands=[(-9, 9)], **LARGE[index])
+    stored, waited = [np.empty(0, np.int64)] * 2, 0
+    for sizes in [(size, size) for size in [50_000, 50_000, 40_000, 60_000] + [1500] * 12] + [(9000, 0)] * 6:
+        drawn, inputs, expected = rng.integers(-(10**6), 10**6, max(sizes)).astype(np.int32), [], []
+        for side, size in enumerate(sizes):
+            keys, rows = drawn[:size], len(stored[side]) + np.arange(size)
+            inputs.append(Batch(keys, rows, np.full(size, len(stored[1 - side]))).input())
+            low, high = (
+                np.searchsorted(stored[1 - side], keys.astype(np.int64) + by, end)
+                for by, end in ((-9, "left"), (9, "right"))
+            )
+            expected.append(high - low)
+        for found, due in zip(engine.step(*inputs, counting=True), expected, strict=True):
+            np.testing.assert_array_equal(found, due)
+        stored = [np.sort(np.append(keys, drawn[:size])) for keys, size in zip(stored, sizes, strict=True)]
+        waited += engine.runs(0) == engine.runs(1) > 1
+    assert waited
+
+
 @pytest.mark.parametrize("first_row", [0, 2**32 - 3000])
 @pytest.mark.parametrize("bits", [32, 64, 128])
 def test_a_count_window_of_one_run_drops_what_expires(bits: int, first_row: int, seed: int) -> None:
