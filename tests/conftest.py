@@ -6,7 +6,7 @@ import os
 import sys
 
 import pytest
-from hypothesis import settings
+from hypothesis import Phase, settings
 
 from muntin.hardware import open_device
 from muntin.host.errors import DeviceError
@@ -16,6 +16,8 @@ from tests.conformance.devices import DEVICES, DeviceCase
 # Time never decides a test: machines are shared. Examples are the same in each run, but for those of --full.
 settings.register_profile("muntin", deadline=None, derandomize=True)
 settings.register_profile("full", deadline=None)
+# For tests/mutants.py, which asks whether a test fails and not by what least example.
+settings.register_profile("mutants", deadline=None, derandomize=True, phases=(Phase.explicit, Phase.generate))
 settings.load_profile("muntin")
 
 

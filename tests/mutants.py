@@ -3,6 +3,9 @@
 ``python -m tests.mutants host/join/sequencer.py tests/conformance/test_sequence.py -k cpu``: each mutant changes
 one comparison, sum, constant, condition or statement, drawn by ``--seed``. Those that all tests pass are printed as
 ``file:line  before  ->  after``: each asks for a test, or is dead code, or means the same.
+
+``python -m tests.mutants host/native/engine.hpp,host/native/sorted_runs.hpp tests/native`` does so in C++: all faults
+of a round are one build.
 """
 
 from __future__ import annotations
@@ -20,6 +23,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from rich.progress import track
+
+from tests.native_mutants import build
 
 TREE = Path(__file__).parents[1]
 OTHER = {
@@ -75,9 +80,9 @@ def places(node: ast.AST) -> Iterator[tuple[ast.AST, str, int | None]]:
                 yield from places(child)
 
 
-def mutants(text: str) -> Iterator[tuple[str, str]]:
-    """Each mutant's text, and what it changes."""
-    tree = ast.parse(text)
+def mutants(folder: Path, module: Path) -> Iterator[tuple[tuple[Path, str], str]]:
+    """Each mutant as a file and its text, and what it changes."""
+    tree = ast.parse((folder / module).read_text())
     for parent, field, at in list(places(tree)):
         held = getattr(parent, field)
         node = held if at is None else held[at]
@@ -87,7 +92,8 @@ def mutants(text: str) -> Iterator[tuple[str, str]]:
                 setattr(parent, field, mutant)
             else:
                 held[at] = mutant
-            yield ast.unparse(ast.fix_missing_locations(tree)), f"{node.lineno}  {said[0]}  ->  {said[1]}"
+            text = ast.unparse(ast.fix_missing_locations(tree))
+            yield (folder / module, text), f"{module}:{node.lineno}  {said[0]}  ->  {said[1]}"
             if at is None:
                 setattr(parent, field, node)
             else:
@@ -96,7 +102,9 @@ def mutants(text: str) -> Iterator[tuple[str, str]]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("module", type=Path)
+    parser.add_argument(
+        "modules", type=lambda text: [Path(each) for each in text.split(",")], help="separated by commas"
+    )
     parser.add_argument("tests", nargs="+")
     parser.add_argument("-k", default="", help="as pytest has it")
     parser.add_argument("--count", type=int, default=30)
@@ -106,7 +114,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         copied = Path(folder) / "tree"
         shutil.copytree(TREE, copied, symlinks=True, ignore=shutil.ignore_patterns(".git", ".venv", "build", "*.pyc"))
-        command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *options.tests]
+        command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "--hypothesis-profile=mutants"]
+        command += options.tests
         command += ["-k", options.k] if options.k else []
         environment = {**os.environ, "PYTHONPATH": str(copied), "PYTHONDONTWRITEBYTECODE": "1"}
 
@@ -119,18 +128,29 @@ def main() -> None:
                 return False
             return done.returncode == 0
 
+        names = ", ".join(map(str, options.modules))
+        if options.modules[0].suffix != ".py":
+            drawn = list(build(copied, options.modules, options.count, options.seed).items())
+        else:
+            drawn = [(each, said) for module in options.modules for each, said in mutants(copied, module)]
+            drawn = random.Random(options.seed).sample(drawn, min(options.count, len(drawn)))
         if not passes():
             sys.exit("the tests fail without any fault")
-        module = copied / options.module
-        drawn = list(mutants(module.read_text()))
-        drawn = random.Random(options.seed).sample(drawn, min(options.count, len(drawn)))
         survivors = 0
-        for text, said in track(drawn, description=str(options.module), disable=not sys.stderr.isatty()):
-            module.write_text(text)
-            if passes():
+        for fault, said in track(drawn, description=names, disable=not sys.stderr.isatty()):
+            if isinstance(fault, int):
+                environment["PLANTED_FAULT"] = str(fault)
+                passed = passes()
+            else:
+                module, text = fault
+                before = module.read_text()
+                module.write_text(text)
+                passed = passes()
+                module.write_text(before)
+            if passed:
                 survivors += 1
-                print(f"{options.module}:{said}", flush=True)
-    print(f"{len(drawn)} mutants of {options.module}, {survivors} of them pass")
+                print(said, flush=True)
+    print(f"{len(drawn)} mutants of {names}, {survivors} of them pass")
 
 
 if __name__ == "__main__":
