@@ -75,3 +75,26 @@ def test_each_step_has_its_cost():
     assert list(steps) == ["insert", "delete", "search", "scan", "merge"]
     assert steps["insert"] > 0
     assert steps["merge"] == 0 <= min(steps.values())
+
+
+def test_a_finding_is_of_blocks_side_by_side():
+    points = [
+        {"series": "a", "x": 1024, "turns": [2, 3, 4]},
+        {"series": "b", "x": 1024, "turns": [1, 1, 5]},
+        {"series": "b", "x": 2048, "turns": [9, 9, 9]},
+    ]
+    finding = pim_tree.faster(points, "a", "b", 1024, paper=3)
+    assert finding.ratios == [2, 3, 0.8]
+    assert "1,024" in finding.says
+
+
+@pytest.mark.parametrize("blocking", [0, 1])
+def test_each_side_is_merged_as_often_whatever_way(blocking):
+    run = pim_tree.Run(pim_tree.both(1 << 15), block_rows=1 << 13, **pim_tree.PIM, blocking=blocking)
+    run.block_rows = 512
+    for _ in range(40):
+        run.block()
+    report, figures = run.core.report(), [run.core.figures(side) for side in (0, 1)]
+    assert report["merges"] >= 4  # of 4,096 rows of a side
+    assert not blocking or (report["pending"], report["merging"]) == (0, 0)
+    assert sum(one["immutable_rows"] + one["mutable_rows"] for one in figures) >= 2 << 15
