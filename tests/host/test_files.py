@@ -446,6 +446,8 @@ def test_what_is_tested_early(tmp_path: Path, kind: pa.DataType, given: list, te
     on = muntin.Compare("k", "=", "j") & parse_condition(text, reader.schema, pa.schema([("j", pa.int64())]))
     _, condition = pushdown.tested_early(muntin.JoinSpec(on=on), "left", reader.schema)
     assert pushdown.tested_early(muntin.JoinSpec(on=on), "right", pa.schema([("j", pa.int64())])) == ([], None)
+    itself = muntin.JoinSpec(on=muntin.AllOf(muntin.Compare("v", "=", "v"), *on.conjuncts[1:]), self_join=True)
+    assert pushdown.tested_early(itself, "left", reader.schema) == ([], None)
     assert (condition is None) == (kept is None)
     if kept is not None:
         reader.narrow(["v"], condition)

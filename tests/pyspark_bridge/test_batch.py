@@ -72,6 +72,16 @@ def test_a_conjunction(spark, daemon, sides):
     assert found(joined) == wanted
 
 
+def test_a_row_of_a_self_join_that_fails_for_one_role_is_met_in_the_other(spark, daemon, sides):
+    frame = spark.createDataFrame(sides[0])
+    on = AllOf(Compare("limit", "=", "limit"), Where("left", "id", "<", 20))
+    joined = window_join(frame, frame, on=on, daemon=daemon.address)
+    rows = list(zip(sides[0]["id"].to_pylist(), sides[0]["limit"].to_pylist(), strict=True))
+    due = [(a, b) for a, left in rows for b, right in rows if left is not None and left == right and a < 20]
+    assert any(right >= 20 for _, right in due)
+    assert found(joined) == sorted(due)
+
+
 @pytest.mark.parametrize("window", ["rows", "within"])
 def test_the_same_frame_twice_is_a_self_join(spark, daemon, sides, window):
     """Read once; each row meets itself and, in both roles, the rows before it."""
