@@ -105,9 +105,8 @@ def repinned(name: str, pins: Sequence[str], python: str | None = None) -> str:
         (spark,) = (line.removeprefix("pyspark==") for line in lines if line.startswith("pyspark=="))
     given = {re.split("[=<>]", pin)[0] for pin in pins}
     kept = [line for line in lines if "==" in line and line.partition("==")[0] not in given]
-    if spark.startswith("3.") and "pyarrow" in given:
-        kept.append("pyarrow<26")
-    return resolve("\n".join([*kept, *pins]), *_EXTRAS, python=python)
+    extras = (*_EXTRAS, "--extra", "spark35") if spark.startswith("3.") else _EXTRAS
+    return resolve("\n".join([*kept, *pins]), *extras, python=python)
 
 
 def environment(name: str, pins: Sequence[str] = (), interpreter: str = sys.executable) -> Path:

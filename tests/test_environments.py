@@ -7,7 +7,19 @@ import sys
 
 import pytest
 
-from tests.environments import LOCKS, PLATFORMS, SPARKS, TREE, environment, own, platforms, python_of, resolve, versions
+from tests.environments import (
+    LOCKS,
+    PLATFORMS,
+    SPARKS,
+    TREE,
+    environment,
+    own,
+    platforms,
+    python_of,
+    repinned,
+    resolve,
+    versions,
+)
 
 
 @pytest.mark.parametrize("platform", platforms())
@@ -24,6 +36,18 @@ def test_every_environment_has_its_exact_versions() -> None:
     assert "pyspark==3.5.4\n" in versions("3.5.4")
     with pytest.raises(ValueError, match=r"there is no environment '3.4.1': use a release of Spark, such as 3.5.4"):
         versions("3.4.1")
+
+
+def test_other_pythons_and_versions_of_packages() -> None:
+    for name, pins, python, due in (
+        ("newest", [], "3.13", {"pandas==2.3.3"}),
+        ("newest", ["pandas==2.2.0", "numpy==1.23.5", "pyarrow==18.0.0"], "3.11", {"pandas==2.2.0", "numpy==1.23.5"}),
+        ("3.5", [], "3.12", {"pyspark==3.5.7"}),
+    ):
+        found = repinned(name, pins, python).splitlines()
+        assert due <= set(found)
+        # PySpark 3.5 imports distutils, which Python has no more.
+        assert any(line.startswith("setuptools==") for line in found) == (name == "3.5")
 
 
 @pytest.mark.skipif(
