@@ -240,14 +240,14 @@ def _range_figure(
     last = {p["series"]: p["range"] for p in _grown(keys, scale) if p["x"] == _sizes(scale)[-1]}
     mapped = {name: ways for name, ways in last.items() if "mapper" in ways}
     times = "; ".join(
-        f"{name}: the iterator takes {statistics.median(ratios(ways['iterator'], ways['mapper'])):.2g} and thread and "
-        f"buffer {statistics.median(ratios(ways['thread'], ways['mapper'])):.2g} times as long as the mapper"
+        f"{name} {statistics.median(ratios(ways['iterator'], ways['mapper'])):.2g} and "
+        f"{statistics.median(ratios(ways['thread'], ways['mapper'])):.2g}"
         for name, ways in mapped.items()
     )
     note = (
-        f"{times}: CPU time of both threads, what they wait for one another left out. The radix tree stands for Judy "
-        "with a mapper: a compact trie whose nodes can be read; its *root* starts at the root for each key, as Judy's "
-        f"iterator does. {_left_out()}"
+        f"Iterator, and thread with buffer, over the mapper: {times}; of both threads, without what they wait. The "
+        "radix tree stands for Judy with a mapper: a compact trie whose nodes can be read; its *root* starts at the "
+        f"root for each key, as Judy's iterator does. {_left_out()}"
     )
     return Figure(
         PAPER, number, f"range search, {keys} keys", claim, "rows in the index", "ms of CPU time a search", points,
