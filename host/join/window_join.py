@@ -229,8 +229,8 @@ class WindowJoin:
         Returns
         -------
         generator of pyarrow.Table
-            The result, cut. A table may be empty: the join has worked for a while without a result. Of a call
-            without any one at least comes.
+            The result, cut. A table may be empty: the join has worked for a while without a result. A call without a
+            result gives at least one.
 
         Raises
         ------
