@@ -31,6 +31,7 @@ from muntin.host.tracing import failed
 
 MAX_NAME = 300  # Spark's id of a query, the caller's name of a join, and what a partition goes by
 MOST_DEFINITIONS = 256  # that it knows by their digest
+MOST_LOST = 64  # queries whose loss it knows
 
 
 class Service:
@@ -77,6 +78,7 @@ class Service:
         self._lock = threading.Lock()
         self._queries: dict[str, Query] = {}
         self._known: dict[str, Definition] = {}
+        self._lost: dict[str, str] = {}  # why queries were closed as they began
         self._errors: Counter[str] = Counter()
         self._started = time.time()
         self._log = structlog.get_logger("muntin")
@@ -159,6 +161,7 @@ class Service:
                 given = name, definition, self.device, self._device_lock, self.limits
                 query = StreamingQuery(*given) if definition.streaming else BatchQuery(*given, self._room)
                 self._queries[name] = query
+                self._lost.pop(name, None)
         if not query.definition.same(definition):
             raise QueryError(
                 f"query {name!r} is open with another join, schema or kind; close it first, or use another name"
@@ -206,7 +209,9 @@ class Service:
     def routes(self, name: str, batch: int, partitions: int) -> dict[str, Any]:
         """Where the rows of a batch go that has so many partitions; raises UnknownQueryError."""
         with self._lock:
-            query = self._queries.get(name)
+            query, lost = self._queries.get(name), self._lost.get(name)
+        if query is None and lost is not None:  # another task of the batch was refused meanwhile
+            raise StateLostError(lost)
         if not isinstance(query, StreamingQuery):
             raise UnknownQueryError(f"no query {name!r} of streams is open; open it first")
         return query.routes(batch, partitions)
@@ -222,8 +227,10 @@ class Service:
             A batch before the newest one; a second instance in one run of a streaming query.
         """
         with self._lock:
-            query = self._queries.get(name)
+            query, lost = self._queries.get(name), self._lost.get(name)
         if query is None:
+            if lost is not None:
+                raise StateLostError(lost)
             if batch > 0 and self._state is None:
                 raise StateLostError(
                     f"no query {name!r} is open here, and batch {batch} continues a window that this daemon "
@@ -235,8 +242,12 @@ class Service:
             )
         try:
             return query.begin(batch, sender)
-        except StateLostError:
+        except StateLostError as error:
             if not query.status()["requests"]:  # opened for a window that is not here: it holds nothing
+                with self._lock:
+                    self._lost[name] = str(error)
+                    while len(self._lost) > MOST_LOST:
+                        del self._lost[next(iter(self._lost))]
                 self.close_query(name)
             raise
 

@@ -432,8 +432,13 @@ def test_a_query_with_another_number_is_told(tmp_path: Path) -> None:
     names = Windows(QUERY, "equality-bins", 3).names
     with start_private("cpu", state=str(tmp_path)) as daemon, DaemonClient(daemon.address) as client:
         client.open_query(names[0], SPEC, SCHEMA, SCHEMA, streaming=True)
+        for _ in range(2):  # another task of the batch, after the query was closed for the first one
+            with pytest.raises(StateLostError, match="windows of 2 partitions are there: see `muntin rescale"):
+                list(client.process(names[0], 3, iter([])))
         with pytest.raises(StateLostError, match="windows of 2 partitions are there: see `muntin rescale"):
-            list(client.process(names[0], 3, iter([])))
+            client.routes(names[0], 3, 3)
+        client.open_query(names[0], SPEC, SCHEMA, SCHEMA, streaming=True)
+        assert client.routes(names[0], 0, 3).epoch == 0
 
 
 def test_in_an_object_store(monkeypatch: pytest.MonkeyPatch) -> None:
