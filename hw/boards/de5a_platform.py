@@ -111,7 +111,7 @@ SYSTEM = "muntin_system"
 class De5aTop(Elaboratable):
     """Pins of the DE5a-Net, joined to the system in which kernel, memory controllers and JTAG bridge are.
 
-    All logic is in the system; see `muntin.hw.boards.de5a_system`.
+    All logic is in the system; see `constraints/de5a/system.tcl`.
     """
 
     def elaborate(self, platform: Any) -> Module:
