@@ -31,8 +31,9 @@ class RequestPort(wiring.Component):
 
     Timing
     ------
-    With `muntin.hw.control.control_registers.ControlRegisters` behind it, the result of a READ or a WRITE is there three
-    cycles after the request was taken; the next request is taken in the cycle after the result was, so one every four.
+    With `muntin.hw.control.control_registers.ControlRegisters` behind it, the result of a READ or a WRITE is there
+    three cycles after the request was taken; the next request is taken in the cycle after the result was, so one every
+    four.
     """
 
     def __init__(self, address_width: int, *, wait_cycles: int = WAIT_CYCLES):
