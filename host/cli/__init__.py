@@ -26,7 +26,7 @@ COMMANDS = {
 
 
 class _Group(click.Group):
-    """BinHistogram a command when it is asked for, and tells an error in one line, unless a traceback is asked for."""
+    """Loads a command when it is asked for, and tells an error in one line, unless a traceback is asked for."""
 
     def list_commands(self, context: click.Context) -> list[str]:
         return list(COMMANDS)

@@ -221,7 +221,7 @@ class BisortLane:
         return -(-rows // self.granule_rows)
 
     def forget_indexes(self) -> None:
-        """BinHistogram every index anew before it is used again; for who has changed what is on chip."""
+        """Loads every index again before it is used again; for who has changed what is on chip."""
         self._indexes = IndexSlots(self.parameters.index_rows)
 
     # Places

@@ -312,7 +312,7 @@ def bitstream(board: str, folder: str, builds: Mapping[str, Any]) -> tuple[Path,
 
 
 def load(board: str, binary: Path, parameters: Any, memory_bytes: int) -> OpenClBoard:
-    """BinHistogram a bitstream. Raises DeviceError if it is none."""
+    """Loads a bitstream. Raises DeviceError if it is none."""
     device = shell_device()
     try:
         program = built(cl.Program(cl.Context([device]), [device], [binary.read_bytes()]), [])
