@@ -71,7 +71,7 @@ $(DEV_STAMP): $(DEMO_STAMP)
 	$(COMPILE_TOOLS)
 	@touch $@
 
-$(CORE): host/native/CMakeLists.txt $(wildcard host/native/*.[ch]pp host/native/*.cmake) | $(DEMO_STAMP)
+$(CORE): host/native/CMakeLists.txt $(wildcard host/native/*/*.[ch]pp host/native/*.cmake) | $(DEMO_STAMP)
 	@if [ -e build/native-editable ]; then $(BIN)/cmake --build build/native-editable; \
 	else $(INSTALL_TREE) --no-deps --editable .; fi
 	@touch $@

@@ -278,7 +278,7 @@ class RunEvents:
     Attributes
     ----------
     events : dict
-        JSON-able. By side, for each event four numbers, as host/native/sorted_runs.hpp has them. With several
+        JSON-able. By side, for each event four numbers, as host/native/index/sorted_runs.hpp has them. With several
         partitions, ``partitions`` tells how many, so that run n is one of partition ``n % partitions``; and ``placed``,
         by side, for new rows: partition, first and last arrival number.
     """

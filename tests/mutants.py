@@ -4,8 +4,8 @@
 one comparison, sum, constant, condition or statement, drawn by ``--seed``. Those that all tests pass are printed as
 ``file:line  before  ->  after``: each asks for a test, or is dead code, or means the same.
 
-``python -m tests.mutants host/native/engine.hpp,host/native/sorted_runs.hpp tests/native`` does so in C++: all faults
-of a round are one build.
+``python -m tests.mutants host/native/core/memory.cpp,host/native/index/sorted_runs.hpp tests/native`` does so in C++:
+all faults of a round are one build.
 """
 
 from __future__ import annotations

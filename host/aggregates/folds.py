@@ -1,6 +1,6 @@
 """What is kept of the values of a range of rows, by the names that the native core has for it, and how parts merge.
 
-Each is an operation of host/native/aggregate_window.hpp. Everything about one stands in `FOLDS`.
+Each is an operation of host/native/engine/aggregate_window.hpp. Everything about one stands in `FOLDS`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Engines of ``form="aggregate"``: aggregates of what rows match, in place of pairs.
 
 `AggregateEngine` reads them off ranges of sorted runs in the native core, so that a row that matches many costs what a
-row that matches one does; how stands in host/native/aggregate_window.hpp. `PairAggregateEngine` adds up the pairs of
-another engine, for conditions that no range decides.
+row that matches one does; how stands in host/native/engine/aggregate_window.hpp. `PairAggregateEngine` adds up the
+pairs of another engine, for conditions that no range decides.
 """
 
 from __future__ import annotations

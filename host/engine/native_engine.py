@@ -1,7 +1,7 @@
 """The engine of the native core: whole steps in C++, on all cores.
 
 Source: PanJoin, section III, for the subwindow chain and sorted runs; PIM-Tree, section 4.2, for merges that no call
-waits for. What a step does stands in host/native/engine.hpp.
+waits for. What a step does stands in host/native/engine/engine.hpp.
 """
 
 from __future__ import annotations

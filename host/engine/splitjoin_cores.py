@@ -1,7 +1,7 @@
 """The SplitJoin engine on threads: join cores of the native core, each with a share of both windows.
 
 Source: SplitJoin (Najafi, Sadoghi, Jacobsen, USENIX ATC 2016), sections 4 and 5. What a core does stands in
-host/native/splitjoin_engine.cpp.
+host/native/engine/splitjoin_engine.cpp.
 """
 
 from __future__ import annotations

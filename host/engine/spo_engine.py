@@ -1,6 +1,6 @@
 """The engine of SPO-Join: several conditions indexed at once, in the native core.
 
-Source: SPO-Join, section 3. What a step does stands in host/native/spo_engine.cpp.
+Source: SPO-Join, section 3. What a step does stands in host/native/engine/spo_engine.cpp.
 """
 
 from __future__ import annotations

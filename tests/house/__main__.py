@@ -32,7 +32,7 @@ def kinds_asked_for(tree: ast.Module) -> int:
 
 def house() -> Iterator[tuple[str, object]]:
     files = {name: path.read_text() for name, path in modules().items()}
-    cpp = [path.read_text() for path in (TREE / "host/native").glob("*.?pp")]
+    cpp = [path.read_text() for path in (TREE / "host/native").rglob("*.?pp")]
     lines = {name: text.count("\n") for name, text in files.items()}
     found = imports()
     broken = breaches(found)

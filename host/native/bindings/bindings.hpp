@@ -1,0 +1,14 @@
+// What each file of this folder adds to the module.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+namespace muntin {
+
+void bind_aggregate_window(nanobind::module_& m);
+void bind_as_of(nanobind::module_& m);
+void bind_gather(nanobind::module_& m);
+void bind_numpy_memory(nanobind::module_& m);
+void bind_range_index(nanobind::module_& m);
+
+}  // namespace muntin

@@ -1,0 +1,1332 @@
+#include "engine/splitjoin_engine.hpp"
+
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
+#include <ctime>
+#include <deque>
+#include <functional>
+#include <random>
+#include <thread>
+
+namespace muntin {
+
+void Bell::wait(uint32_t seen) {
+  constexpr int spins = 64;
+  for (int spin = 0; spin < spins; ++spin) {
+    if (rings_.load() != seen) return;
+    if (spin % 16 == 15) std::this_thread::yield();
+  }
+  std::unique_lock lock(mutex_);
+  asleep_.store(true);
+  // A wait that ends by itself lets the caller of a step look for signals.
+  changed_.wait_until(lock, std::chrono::system_clock::now() + std::chrono::milliseconds(20),
+                      [&] { return rings_.load() != seen; });
+  asleep_.store(false);
+}
+
+namespace {
+
+constexpr size_t kTogether = 64;  // rows of one side that a core takes at once, where so many wait
+
+int64_t now_ns() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+// What goes down the tree.
+struct Down {
+  enum Kind : uint8_t { kRow, kExpire, kPurge, kFlush };
+  int64_t key, number, opposite, time;  // `time` of a mark: its limit
+  int64_t sent;      // when it was given, in ns; only when timed
+  uint32_t place;    // in its side's batch
+  uint8_t side;
+  Kind kind;
+  uint8_t ends;      // a punctuation goes behind this row, on the outputs of these probing sides
+};
+
+// What goes up the tree: a pair, or a punctuation.
+struct Up {
+  static constexpr int64_t kInside = -1, kGroup = -2, kFlush = -3;  // within a row's pairs; behind a group; behind a step
+  int64_t stored;
+  uint32_t place;
+  bool punctuation() const { return stored < 0; }
+};
+
+struct Pair {
+  uint32_t probe;  // place in the rows that were taken together
+  int64_t stored;
+  int64_t block;   // place among the rows of the side that the core has stored, for inner order
+};
+
+// Lets a thread lose its turn here and there, by its seed: for tests.
+class Schedule {
+ public:
+  Schedule(uint64_t seed, uint64_t thread) : on_(seed != 0), random_(seed * 1000003 + thread) {}
+  void point() {
+    if (!on_) return;
+    const uint64_t dice = random_() % 64;
+    if (dice < 16) std::this_thread::yield();
+    if (dice == 63) std::this_thread::sleep_for(std::chrono::microseconds(random_() % 50));
+  }
+  size_t most(size_t rows) { return on_ ? 1 + random_() % rows : rows; }
+
+ private:
+  bool on_;
+  std::minstd_rand random_;
+};
+
+// What all threads see: written by the caller while they have nothing to do.
+struct Shared {
+  SplitJoinSettings splitjoin;
+  Settings settings;
+  const Input* inputs = nullptr;
+  bool probing = true;
+  int64_t oldest_block[2] = {0, 0};  // of a side, in any core, before this step
+  std::atomic<bool> stopping{false};
+  // Of each row by place, when timed: when the last core was done with it.
+  std::unique_ptr<std::atomic<int64_t>[]> done[2];
+};
+
+struct Choice;
+
+// One core's share of both windows.
+class SubWindows {
+ public:
+  virtual ~SubWindows() = default;
+  // Pairs of rows of one side that came one behind the other, by probing row, and by stored row where that is asked for.
+  virtual void probe(const Down* rows, size_t count, std::vector<Pair>& found) = 0;
+  virtual void store(const Down* rows, size_t count) = 0;  // of one side
+  // Before these rows probe: rows of the other side that neither they nor later ones can meet.
+  virtual void expire(const Down& first) = 0;
+  virtual void expire_times(int side, int64_t limit, bool purge) = 0;
+  virtual void arrived(int side, int64_t rows) = 0;
+  virtual size_t rows(int side) const = 0;
+  virtual size_t bytes() const = 0;
+  virtual int64_t oldest(int side, int64_t none) const = 0;
+  virtual int64_t oldest_block(int side) const = 0;
+  virtual const Choice* choice() const { return nullptr; }  // where it has one
+};
+
+size_t power_of_two(size_t least) {
+  size_t size = 1;
+  while (size < least) size *= 2;
+  return size;
+}
+
+// Every row is compared with all those of the other sub-window.
+template <class Key>
+class NestedLoop final : public SubWindows {
+ public:
+  NestedLoop(const Shared& shared, const KernelTable& kernels) : shared_(shared), kernels_(kernels) {
+    for (int side = 0; side < 2; ++side) {
+      // One more than a core's share: a row that is stored may push out one that its other role in a self join meets.
+      const size_t cores = shared.splitjoin.cores;
+      most_[side] = (static_cast<size_t>(shared.settings.window[side]) + cores - 1) / cores + 1;
+      resize(sides_[side], counted() ? std::min<size_t>(power_of_two(most_[side]), 1024) : 1024);
+    }
+  }
+
+  void probe(const Down* rows, size_t count, std::vector<Pair>& found) override {
+    for (size_t i = 0; i < count; ++i) probe(rows[i], static_cast<uint32_t>(i), found);
+  }
+
+  void store(const Down* rows, size_t count) override {
+    Side& side = sides_[rows[0].side];
+    for (size_t i = 0; i < count; ++i) {
+      if (counted()) {  // the oldest row makes room
+        if (side.end - side.begin >= static_cast<int64_t>(most_[rows[i].side])) ++side.begin;
+      }
+      if (side.end - side.begin == static_cast<int64_t>(side.size)) resize(side, 2 * side.size);
+      const size_t at = side.end & (side.size - 1);
+      keys(side)[at] = static_cast<Key>(rows[i].key);
+      numbers(side)[at] = rows[i].number;
+      if (!counted()) times(side)[at] = rows[i].time;
+      ++side.end;
+    }
+  }
+
+  void expire(const Down& first) override {
+    if (!counted()) return;
+    Side& side = sides_[1 - first.side];
+    const int64_t before = first.opposite - shared_.settings.window[1 - first.side];
+    while (side.begin < side.end && numbers(side)[side.begin & (side.size - 1)] < before) ++side.begin;
+  }
+
+  void expire_times(int which, int64_t limit, bool purge) override {
+    Side& side = sides_[which];
+    const auto mask = side.size - 1;
+    for (; side.begin < side.end && (times(side)[side.begin & mask] <= limit || numbers(side)[side.begin & mask] == kGone); ++side.begin) {
+      side.gone -= numbers(side)[side.begin & mask] == kGone;
+    }
+    if (!purge) return;
+    // Others lie behind rows that stay. Their places stay taken, as all cores count places alike.
+    for (int64_t at = side.begin; at < side.end; ++at) {
+      if (times(side)[at & mask] > limit || numbers(side)[at & mask] == kGone) continue;
+      numbers(side)[at & mask] = kGone;
+      ++side.gone;
+    }
+  }
+
+  void arrived(int, int64_t) override {}
+  size_t rows(int side) const override { return sides_[side].end - sides_[side].begin - sides_[side].gone; }
+  size_t bytes() const override { return sides_[0].block.bytes() + sides_[1].block.bytes(); }
+  int64_t oldest(int which, int64_t none) const override {
+    const Side& side = sides_[which];
+    return side.begin == side.end ? none : numbers(side)[side.begin & (side.size - 1)];
+  }
+  int64_t oldest_block(int side) const override { return sides_[side].begin; }
+
+  // Calls `take(key, number, time)` for each place from the oldest on; numbers of rows that have left are negative.
+  template <class Take>
+  void each(int which, const Take& take) const {
+    const Side& side = sides_[which];
+    const auto mask = side.size - 1;
+    for (int64_t at = side.begin; at < side.end; ++at) {
+      take(keys(side)[at & mask], numbers(side)[at & mask], counted() ? 0 : times(side)[at & mask]);
+    }
+  }
+
+ private:
+  // A ring of rows, by how many the core had stored before.
+  struct Side {
+    Block block;
+    size_t size = 0;
+    int64_t begin = 0, end = 0;
+    int64_t gone = 0;  // rows among them that have left
+    int64_t from = 0;  // the first row that the latest probe could meet
+  };
+
+  static constexpr int64_t kGone = -1;  // for the number of a row that has left
+
+  bool counted() const { return shared_.settings.window[0] != 0; }
+  static int64_t* numbers(const Side& side) { return static_cast<int64_t*>(side.block.data()); }
+  static int64_t* times(const Side& side) { return numbers(side) + side.size; }
+  Key* keys(const Side& side) const { return reinterpret_cast<Key*>(numbers(side) + side.size * (counted() ? 1 : 2)); }
+
+  void resize(Side& side, size_t size) {
+    Side wider;
+    wider.block = Block(size * (sizeof(int64_t) * (counted() ? 1 : 2) + sizeof(Key)));
+    wider.size = size;
+    wider.begin = side.begin, wider.end = side.end, wider.gone = side.gone, wider.from = side.from;
+    for (int64_t at = side.begin; at < side.end; ++at) {
+      const size_t from = at & (side.size - 1), to = at & (size - 1);
+      keys(wider)[to] = keys(side)[from];
+      numbers(wider)[to] = numbers(side)[from];
+      if (!counted()) times(wider)[to] = times(side)[from];
+    }
+    side = std::move(wider);
+  }
+
+  void probe(const Down& row, uint32_t probe, std::vector<Pair>& found) {
+    const int other = 1 - row.side;
+    Side& side = sides_[other];
+    const auto mask = side.size - 1;
+    int64_t from = std::max(side.begin, side.from), end = side.end;
+    if (counted()) {  // neither limit moves back
+      const int64_t least = row.opposite - shared_.settings.window[other];
+      while (from < end && numbers(side)[from & mask] < least) ++from;
+      side.from = from;
+    } else {
+      from = side.begin;
+    }
+    while (end > from && numbers(side)[(end - 1) & mask] >= row.opposite) --end;
+    if (from == end) return;
+    const size_t before = found.size();
+    const Input& in = shared_.inputs[row.side];
+    const size_t intervals = in.bounded ? in.bounds.size() : shared_.settings.bands.size();
+    for (size_t interval = 0; interval < intervals; ++interval) {
+      const auto [lower, upper] = bounds(row, in, interval);
+      if (lower > upper) continue;
+      for (int64_t at = from; at < end;) {  // at most twice round the end of the ring
+        const size_t start = at & mask;
+        const size_t some = std::min<size_t>({static_cast<size_t>(end - at), side.size - start, kCheckpoint});
+        if (hits_.size() < some) hits_.resize(some);
+        const size_t hits = kernels_.of<Key>().scan(keys(side) + start, some, lower, upper, hits_.data());
+        for (size_t i = 0; i < hits; ++i) {
+          const int64_t place = at + hits_[i];
+          if (!counted() && (numbers(side)[place & mask] == kGone || !in_time(row, times(side)[place & mask]))) continue;
+          found.push_back({probe, numbers(side)[place & mask], place});
+        }
+        at += some;
+        if (shared_.stopping.load(std::memory_order_relaxed)) return;
+      }
+    }
+    if (intervals > 1 && shared_.splitjoin.order == PairOrder::kInner) {
+      std::sort(found.begin() + before, found.end(), [](const Pair& a, const Pair& b) { return a.block < b.block; });
+    }
+  }
+
+  bool in_time(const Down& row, int64_t stored) const {
+    const Settings& settings = shared_.settings;
+    const Wide apart = static_cast<Wide>(stored) - row.time;
+    return row.side == 0 ? apart >= settings.time_low && apart <= settings.time_high
+                         : -apart >= settings.time_low && -apart <= settings.time_high;
+  }
+
+  std::pair<Key, Key> bounds(const Down& row, const Input& in, size_t interval) const {
+    if (in.bounded) {
+      return {static_cast<const Key*>(in.bounds[interval].first)[row.place],
+              static_cast<const Key*>(in.bounds[interval].second)[row.place]};
+    }
+    constexpr Wide least = std::numeric_limits<Key>::min(), most = std::numeric_limits<Key>::max();
+    const Band& band = shared_.settings.bands[interval];
+    const Wide low = row.key + (row.side == 0 ? band.low : -band.high);
+    const Wide high = row.key + (row.side == 0 ? band.high : -band.low);
+    if (low > most || high < least || low > high) return {Key{1}, Key{0}};
+    return {static_cast<Key>(std::max(low, least)), static_cast<Key>(std::min(high, most))};
+  }
+
+  const Shared& shared_;
+  const KernelTable& kernels_;
+  size_t most_[2];  // rows of a side in a count window
+  Side sides_[2];
+  std::vector<uint32_t> hits_;
+};
+
+// Any other index of the core as the sub-window.
+template <class Key>
+class Indexed final : public SubWindows {
+ public:
+  Indexed(const Shared& shared, std::unique_ptr<EngineBase> engine) : shared_(shared), engine_(std::move(engine)) {}
+
+  // The local engine keeps a row longer where a self join stores it before its other role has probed.
+  static Settings settings(Settings settings) {
+    for (int64_t& window : settings.window) window += settings.self_join && window != 0;
+    settings.self_join = false;
+    return settings;
+  }
+
+  void probe(const Down* rows, size_t count, std::vector<Pair>& found) override {
+    const int side = rows[0].side, other = 1 - side;
+    Input both[2]{};
+    both[other].bounded = both[side].bounded = shared_.inputs[side].bounded;
+    both[side] = part(side, rows[0].place, count);
+    both[side].stored = false;
+    const Result result = engine_->step(both, both, Form::kPairs, true, 1, nullptr, kAnyPairs);
+    const auto* probing = static_cast<const int64_t*>((side == 0 ? result.left : result.right).data());
+    const auto* stored = static_cast<const int64_t*>((side == 0 ? result.right : result.left).data());
+    const size_t before = found.size();
+    const bool inner = shared_.splitjoin.order == PairOrder::kInner;
+    const int64_t window = shared_.settings.window[other];
+    for (size_t i = 0; i < result.pairs[side]; ++i) {
+      const auto row = std::lower_bound(rows, rows + count, probing[i],
+                                        [](const Down& row, int64_t number) { return row.number < number; });
+      if (window != 0 && stored[i] < row->opposite - window) continue;
+      found.push_back({static_cast<uint32_t>(row - rows), stored[i], inner ? block(other, stored[i]) : 0});
+    }
+    std::sort(found.begin() + before, found.end(), [](const Pair& a, const Pair& b) {
+      return a.probe != b.probe ? a.probe < b.probe : a.stored < b.stored;
+    });
+  }
+
+  void store(const Down* rows, size_t count) override {
+    const int side = rows[0].side;
+    keys_.resize(count), rows_.resize(count), opposite_.resize(count), times_.resize(count);
+    for (size_t i = 0; i < count; ++i) {
+      keys_[i] = static_cast<Key>(rows[i].key);
+      rows_[i] = rows[i].number;
+      opposite_[i] = rows[i].opposite;
+      times_[i] = rows[i].time;
+      if (shared_.splitjoin.order == PairOrder::kInner) blocks_[side].push_back(rows[i].number);
+    }
+    put(side);
+  }
+
+  // Takes over what a nested loop holds, before anything else. A nested loop keeps rows that have left a count window
+  // until a row probes: those are left out, as numbers in a structure span a window and no more. `arrived`: rows of each
+  // side.
+  void load(const NestedLoop<Key>& from, const int64_t (&arrived)[2]) {
+    for (int side = 0; side < 2; ++side) {
+      const int64_t window = settings(shared_.settings).window[side];
+      const int64_t least = window == 0 ? 0 : std::max<int64_t>(0, arrived[side] - window);
+      keys_.clear(), rows_.clear(), times_.clear();
+      int64_t last = -1;
+      from.each(side, [&](Key key, int64_t number, int64_t time) {
+        last = std::max(last, number);
+        if (shared_.splitjoin.order == PairOrder::kInner) blocks_[side].push_back(last);  // places are searched by number
+        if (number < least) return;
+        keys_.push_back(key), rows_.push_back(number), times_.push_back(time);
+      });
+      first_block_[side] = from.oldest_block(side);
+      opposite_.assign(keys_.size(), 0);
+      if (!keys_.empty()) put(side);
+      if (window != 0) engine_->arrived(side, arrived[side]);
+    }
+  }
+
+  void expire(const Down& first) override {
+    if (shared_.settings.window[0] == 0) return;
+    engine_->arrived(1 - first.side, first.opposite);
+    forget(1 - first.side);
+  }
+  void expire_times(int side, int64_t limit, bool purge) override {
+    purge ? engine_->purge(side, limit) : engine_->expire_times(side, limit);
+    forget(side);
+  }
+  void arrived(int side, int64_t rows) override { engine_->arrived(side, rows); }
+  size_t rows(int side) const override { return engine_->rows(side); }
+  size_t bytes() const override { return engine_->bytes(); }
+  int64_t oldest(int side, int64_t none) const override { return engine_->oldest(side, none); }
+  int64_t oldest_block(int side) const override { return first_block_[side]; }
+
+ private:
+  // Rows of this step from `place` on.
+  Input part(int side, uint32_t place, size_t count) const {
+    Input in = shared_.inputs[side];
+    in.keys = static_cast<const Key*>(in.keys) + place;
+    in.count = count;
+    in.first_row += place;
+    if (in.rows) in.rows += place;
+    if (in.opposite) in.opposite += place;
+    if (in.times) in.times += place;
+    for (auto& [lower, upper] : in.bounds) {
+      lower = static_cast<const Key*>(lower) + place;
+      upper = static_cast<const Key*>(upper) + place;
+    }
+    return in;
+  }
+
+  // Stores what was gathered.
+  void put(int side) {
+    Input both[2]{};
+    both[0].bounded = both[1].bounded = shared_.inputs[side].bounded;
+    both[side] = {.keys = keys_.data(), .count = keys_.size(), .rows = rows_.data(), .first_row = 0,
+                  .opposite = opposite_.data(), .same_opposite = 0,
+                  .times = shared_.settings.window[0] == 0 ? times_.data() : nullptr, .bounds = {},
+                  .bounded = both[0].bounded};
+    engine_->step(both, both, Form::kPairs, false, 1, nullptr, kAnyPairs);
+    forget(side);
+  }
+
+  int64_t block(int side, int64_t number) const {
+    const auto& numbers = blocks_[side];
+    return first_block_[side] + (std::lower_bound(numbers.begin(), numbers.end(), number) - numbers.begin());
+  }
+
+  void forget(int side) {
+    auto& numbers = blocks_[side];
+    if (numbers.empty()) return;
+    const int64_t oldest = engine_->oldest(side, std::numeric_limits<int64_t>::max());
+    while (!numbers.empty() && numbers.front() < oldest) {
+      numbers.pop_front();
+      ++first_block_[side];
+    }
+  }
+
+  const Shared& shared_;
+  std::unique_ptr<EngineBase> engine_;
+  std::vector<Key> keys_;
+  std::vector<int64_t> rows_, opposite_, times_;
+  std::deque<int64_t> blocks_[2];  // numbers of the stored rows, for inner order
+  int64_t first_block_[2] = {0, 0};
+};
+
+// What a core with a choice of structures has chosen so far.
+struct Choice {
+  std::string structure = "nested_loop";
+  std::string why = "few rows";
+  int64_t changes = 0, trials = 0, borders = 0;
+};
+
+int64_t thread_ns() {
+  timespec time;
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
+}
+
+// A sub-window whose structure follows its rows: nested loops over all of them in the order of arrival, or an index over
+// those, which is then probed in their place. At a border, each time that a quarter of its rows are new, other structures
+// are loaded, those first that the papers advise for what was counted since the last border. The next rows probe and enter
+// all of them, and the one that took the least processor time stays.
+//
+// Source of the advice: SplitJoin, section 4 (nested loops); PanJoin, section V-A.4 (the other structures).
+template <class Key>
+class Chosen final : public SubWindows {
+ public:
+  struct Kind {
+    std::string name;
+    std::function<std::unique_ptr<Indexed<Key>>()> open;
+  };
+
+  // `kinds`: all but nested loops. `border_rows`: that are stored between two borders; 0: a quarter of the sub-windows.
+  // `restless`, for tests: whatever was tried takes the place of what is there.
+  Chosen(const Shared& shared, const KernelTable& kernels, std::vector<Kind> kinds, size_t border_rows, bool restless)
+      : shared_(shared), all_(shared, kernels), kinds_(std::move(kinds)), border_rows_(border_rows), restless_(restless) {}
+
+  void probe(const Down* rows, size_t count, std::vector<Pair>& found) override {
+    const size_t before = found.size();
+    if (trial_.empty()) {
+      held().probe(rows, count, found);
+    } else {
+      for (Contender& contender : trial_) {
+        if (contender.given_up) continue;
+        spare_.clear();
+        timed(contender, [&] { of(contender).probe(rows, count, &contender == &trial_[0] ? found : spare_); });
+        contender.rows += count;
+        contender.given_up = warm() && contender.ns > 4 * trial_[0].ns + 200'000;  // the first one is never
+      }
+      trial_rows_[rows[0].side] += count;
+    }
+    seen_.probes += static_cast<double>(count);
+    seen_.batches += 1;
+    seen_.pairs += static_cast<double>(found.size() - before);
+  }
+
+  void store(const Down* rows, size_t count) override {
+    Keys& keys = keys_[rows[0].side];
+    for (size_t i = 0; i < count; ++i) {
+      const auto key = static_cast<double>(rows[i].key);
+      seen_.rising += key > keys.mean_before;
+      seen_.equal += rows[i].key == std::exchange(keys.last, rows[i].key);
+      keys.sum += key;
+    }
+    keys.count += static_cast<double>(count);
+    seen_.stored += static_cast<double>(count);
+    all_.store(rows, count);  // whatever is chosen
+    note_arrived(rows[0].side, rows[count - 1].number + 1);
+    if (index_ != nullptr && trial_.empty()) index_->store(rows, count);
+    for (Contender& contender : trial_) {
+      if (contender.kind == 0 || contender.given_up) continue;
+      timed(contender, [&] { index_of(contender)->store(rows, count); });
+    }
+    if (!shared_.probing) return;
+    const size_t most = std::min<size_t>(kTrialRows, border_rows());
+    if (!trial_.empty() && !warm()) {
+      if (--trial_colds_ > 0) return;
+      for (Contender& contender : trial_) contender.ns = contender.rows = 0;
+      trial_rows_[0] = trial_rows_[1] = 0;
+    } else if (!trial_.empty()) {
+      const auto [few, many] = std::minmax(trial_rows_[0], trial_rows_[1]);
+      if (few >= most / 4 || many >= 8 * most) decide();
+    } else if (seen_.stored >= static_cast<double>(border_rows()) && seen_.probes > 0) {
+      border();
+    }
+  }
+
+  void expire(const Down& first) override {
+    note_arrived(1 - first.side, first.opposite);
+    each([&](SubWindows& windows) { windows.expire(first); });
+  }
+  void expire_times(int side, int64_t limit, bool purge) override {
+    each([&](SubWindows& windows) { windows.expire_times(side, limit, purge); });
+  }
+  void arrived(int side, int64_t rows) override {
+    note_arrived(side, rows);
+    each([&](SubWindows& windows) { windows.arrived(side, rows); });
+  }
+  size_t rows(int side) const override { return all_.rows(side); }
+  size_t bytes() const override {
+    size_t bytes = all_.bytes() + (index_ ? index_->bytes() : 0);
+    for (const Contender& contender : trial_) bytes += contender.index ? contender.index->bytes() : 0;
+    return bytes;
+  }
+  int64_t oldest(int side, int64_t none) const override { return all_.oldest(side, none); }
+  int64_t oldest_block(int side) const override { return all_.oldest_block(side); }
+  const Choice* choice() const override { return &choice_; }
+
+ private:
+  static constexpr size_t kLeastBorderRows = 256;
+  static constexpr size_t kTrialRows = 256;       // that probe, of one side
+  static constexpr size_t kColdBatches = 32;      // that enter what was loaded before its time counts: it was one batch
+  static constexpr size_t kFewRows = 512;         // in both sub-windows, that no index is faster for
+  static constexpr size_t kContenders = 3;        // in a trial, what is there included
+  static constexpr int64_t kRestBorders = 16;     // after all were tried, until they are again
+  static constexpr double kGain = 0.8;            // of the time, for a change
+
+  // What was counted since a border.
+  struct Seen {
+    double rows = 0, probes = 0, batches = 0, pairs = 0, stored = 0, rising = 0, equal = 0;
+    double matches() const { return pairs / probes; }
+    double batch() const { return probes / batches; }
+    bool rises() const { return rising > 0.9 * stored; }  // above the mean before
+    bool heavy() const { return equal > 0.1 * stored; }
+    // Whether it is another stream, as far as structures go.
+    bool differs(const Seen& other) const {
+      const auto far = [](double one, double other) { return one > 3 * other || other > 3 * one; };
+      return far(matches() + 1, other.matches() + 1) || far(batch(), other.batch()) || far(rows, other.rows) ||
+             rises() != other.rises() || heavy() != other.heavy();
+    }
+  };
+
+  // Keys of a side that were stored since a border.
+  struct Keys {
+    int64_t last = 0;
+    double sum = 0, count = 0, mean_before = std::numeric_limits<double>::max();
+  };
+
+  // `kind`: 0 for nested loops, else a place of `kinds_` from 1 on.
+  struct Contender {
+    size_t kind;
+    std::unique_ptr<Indexed<Key>> index;  // null: what is there
+    int64_t ns = 0;
+    size_t rows = 0;  // that have probed it
+    bool given_up = false;
+  };
+
+  void note_arrived(int side, int64_t rows) { arrived_[side] = std::max(arrived_[side], rows); }
+  bool warm() const { return trial_colds_ == 0; }
+  SubWindows& held() { return index_ ? static_cast<SubWindows&>(*index_) : all_; }
+  Indexed<Key>* index_of(Contender& contender) { return contender.index ? contender.index.get() : index_.get(); }
+  SubWindows& of(Contender& contender) {
+    return contender.kind == 0 ? static_cast<SubWindows&>(all_) : *index_of(contender);
+  }
+  template <class Work>
+  void each(const Work& work) {
+    work(all_);
+    if (index_) work(*index_);
+    for (Contender& contender : trial_) {
+      if (contender.index) work(*contender.index);
+    }
+  }
+  template <class Work>
+  static void timed(Contender& contender, const Work& work) {
+    const int64_t began = thread_ns();
+    work();
+    contender.ns += thread_ns() - began;
+  }
+
+  size_t stored_rows() const { return all_.rows(0) + all_.rows(1); }
+  size_t border_rows() const {
+    return border_rows_ ? border_rows_ : std::max<size_t>(kLeastBorderRows, stored_rows() / 4);
+  }
+  const std::string& name(size_t kind) const { return kind == 0 ? nested_ : kinds_[kind - 1].name; }
+
+  // Structures in the order in which they are tried.
+  std::vector<size_t> advice(const Seen& seen) const {
+    std::vector<std::string> first;
+    if (seen.matches() > seen.rows / 32) {
+      first = {"nested_loop", "sorted_runs"};  // most of what is read is a match
+    } else if (seen.matches() >= 64) {
+      first = {"sorted_runs"};
+    } else if (!seen.rises() && !seen.heavy()) {
+      first = {"rap_table", "sorted_runs"};
+    } else {
+      first = {"wib_tree", "sorted_runs"};
+    }
+    std::vector<size_t> order;
+    for (size_t at = 0; at < first.size() + kinds_.size() + 1; ++at) {
+      for (size_t kind = 0; kind <= kinds_.size(); ++kind) {
+        const bool next = at < first.size() ? name(kind) == first[at] : kind == at - first.size();
+        if (next && std::find(order.begin(), order.end(), kind) == order.end()) order.push_back(kind);
+      }
+    }
+    return order;
+  }
+
+  void border() {
+    ++choice_.borders;
+    Seen seen = std::exchange(seen_, {});
+    seen.rows = static_cast<double>(stored_rows());
+    for (Keys& keys : keys_) {
+      if (keys.count > 0) keys.mean_before = keys.sum / keys.count;
+      keys.sum = keys.count = 0;
+    }
+    if (stored_rows() < std::min<size_t>(kFewRows, 2 * border_rows())) {
+      if (index_) change(0, nullptr);
+      choice_.why = "few rows";
+      tried_.clear();
+      return;
+    }
+    if (tried_.empty() || seen.differs(judged_)) {
+      tried_.assign(1, at_);
+      rested_ = 0;
+      judged_ = seen;
+    }
+    latest_ = seen;
+    for (const size_t kind : advice(seen)) {
+      if (std::find(tried_.begin(), tried_.end(), kind) != tried_.end()) continue;
+      if (trial_.empty()) trial_.push_back({at_, nullptr});
+      tried_.push_back(kind);
+      trial_.push_back({kind, kind == 0 ? nullptr : kinds_[kind - 1].open()});
+      if (kind != 0) trial_.back().index->load(all_, arrived_);
+      if (trial_.size() == kContenders) break;
+    }
+    trial_rows_[0] = trial_rows_[1] = 0;
+    trial_colds_ = std::min<size_t>(kColdBatches, border_rows());
+    if (trial_.empty() && ++rested_ >= (restless_ ? 1 : kRestBorders)) tried_.clear();
+  }
+
+  void decide() {
+    ++choice_.trials;
+    size_t best = 0;
+    for (size_t at = 1; at < trial_.size(); ++at) {
+      if (!trial_[at].given_up && trial_[at].ns < trial_[best].ns) best = at;
+    }
+    if (static_cast<double>(trial_[best].ns) > kGain * static_cast<double>(trial_[0].ns)) best = 0;
+    if (restless_ && !trial_.back().given_up) best = trial_.size() - 1;
+    std::string took;
+    for (const Contender& contender : trial_) {
+      took += (took.empty() ? "" : ", ") + name(contender.kind) + (contender.given_up ? " over " : " ") +
+              std::to_string(contender.ns / static_cast<int64_t>(std::max<size_t>(contender.rows, 1))) + " ns";
+    }
+    char text[160];
+    std::snprintf(text, sizeof text, "%.0f rows, %.3g matches of a row, %.3g rows at a time, %s keys%s", latest_.rows,
+                  latest_.matches(), latest_.batch(), latest_.rises() ? "rising" : "unordered",
+                  latest_.heavy() ? ", many equal" : "");
+    choice_.why = took + " a row: " + text;
+    if (best != 0) change(trial_[best].kind, std::move(trial_[best].index));
+    trial_.clear();
+  }
+
+  void change(size_t kind, std::unique_ptr<Indexed<Key>> index) {
+    at_ = kind;
+    index_ = std::move(index);
+    choice_.structure = name(kind);
+    ++choice_.changes;
+  }
+
+  const Shared& shared_;
+  NestedLoop<Key> all_;
+  const std::vector<Kind> kinds_;
+  const size_t border_rows_;
+  const bool restless_;
+  const std::string nested_ = "nested_loop";
+  int64_t arrived_[2] = {0, 0};           // rows of each side, as far as is known here
+  size_t at_ = 0;                         // the structure that is probed
+  std::unique_ptr<Indexed<Key>> index_;   // null: nested loops
+  std::vector<Contender> trial_;          // the first one is what is there; empty between trials
+  size_t trial_rows_[2] = {0, 0};         // that have probed, of each side, since its time counts
+  size_t trial_colds_ = 0;                // batches until then
+  std::vector<Pair> spare_;
+  Seen seen_, latest_;                    // since the last border; before it
+  Seen judged_;                           // what the structures of `tried_` were tried with
+  std::vector<size_t> tried_;
+  int64_t rested_ = 0;                    // borders since all were tried
+  Keys keys_[2];
+  Choice choice_;
+};
+
+// Merges the results of one probing side. An input that has come to its punctuation waits for the others; of their
+// punctuations, which all inputs have alike, one goes on. In inner order inputs take turns (algorithm 5). Else they go as
+// they come, for a core whose turn is later would hold up the rows that the first one needs for its punctuation.
+class Merger {
+ public:
+  void add(Queue<Up>* input) {
+    inputs_.push_back(input);
+    ended_.push_back(false);
+  }
+  // Moves what it can. `put` returns false where there is no room.
+  template <class Put>
+  bool run(bool in_turn, size_t most, const Put& put) {
+    bool moved = false;
+    for (size_t idle = 0; idle < inputs_.size() && most > 0;) {
+      const Up* item = ended_[turn_] ? nullptr : inputs_[turn_]->front();
+      const bool last = ended_count_ + 1 == inputs_.size();
+      if (item == nullptr || (item->punctuation() ? last && !put(*item) : !put(*item))) {
+        if (in_turn) break;
+        turn_ = (turn_ + 1) % inputs_.size();
+        ++idle;
+        continue;
+      }
+      if (item->punctuation()) {  // this input waits for the others
+        ended_[turn_] = !last;
+        ended_count_ = last ? 0 : ended_count_ + 1;
+        if (last) ended_.assign(inputs_.size(), false);
+        inputs_[turn_]->pop();
+        turn_ = (turn_ + 1) % inputs_.size();
+      } else {
+        inputs_[turn_]->pop();
+      }
+      moved = true;
+      idle = 0;
+      --most;
+    }
+    return moved;
+  }
+
+ private:
+  std::vector<Queue<Up>*> inputs_;
+  std::vector<bool> ended_;
+  size_t ended_count_ = 0, turn_ = 0;
+};
+
+// A place in the tree: rows come in from above, results go out towards it.
+struct Place {
+  Place(size_t queue_rows) : down(queue_rows), up{Queue<Up>(queue_rows), Queue<Up>(queue_rows)} {}
+  virtual ~Place() = default;
+  virtual void serve() = 0;
+
+  Queue<Down> down;
+  Queue<Up> up[2];
+  Bell bell;
+  Bell* parent = nullptr;
+};
+
+// An inner node: a distributor that hands rows on to its children, and two mergers.
+struct Node final : Place {
+  Node(Shared& shared, size_t id) : Place(power_of_two(shared.splitjoin.queue_rows)), shared(shared), schedule(shared.splitjoin.schedule, id) {}
+
+  static bool room(const std::vector<Place*>& children) {
+    for (Place* child : children) {
+      if (child->down.full()) return false;
+    }
+    return true;
+  }
+
+  void serve() override {
+    const bool in_turn = shared.splitjoin.order == PairOrder::kInner;
+    while (true) {
+      const uint32_t seen = bell.rings();
+      if (shared.stopping.load()) return;
+      schedule.point();
+      bool moved = false;
+      for (size_t left = schedule.most(kTogether); left > 0 && down.front() != nullptr && room(children); --left) {
+        for (Place* child : children) child->down.push(*down.front());
+        down.pop();
+        moved = true;
+      }
+      for (int side = 0; side < 2; ++side) {
+        moved |= mergers[side].run(in_turn, schedule.most(kTogether), [&](const Up& item) {
+          if (up[side].full()) return false;
+          up[side].push(item);
+          return true;
+        });
+      }
+      if (moved) {
+        parent->ring();
+        for (Place* child : children) child->bell.ring();
+      } else {
+        bell.wait(seen);
+      }
+    }
+  }
+
+  Shared& shared;
+  Schedule schedule;
+  std::vector<Place*> children;
+  Merger mergers[2];
+};
+
+// A join core: compares every row of one stream with its sub-window of the other, and stores every J-th row.
+struct Core final : Place {
+  Core(Shared& shared, size_t index, std::unique_ptr<SubWindows> windows)
+      : Place(power_of_two(shared.splitjoin.queue_rows)), shared(shared), index(index),
+        schedule(shared.splitjoin.schedule, 1000 + index), windows(std::move(windows)) {}
+
+  void serve() override {
+    while (true) {
+      const uint32_t seen = bell.rings();
+      if (shared.stopping.load()) return;
+      schedule.point();
+      taken.clear();
+      const size_t most = schedule.most(kTogether);
+      while (taken.size() < most) {
+        const Down* item = down.front();
+        if (item == nullptr || (!taken.empty() && (item->kind != Down::kRow || item->side != taken[0].side))) break;
+        taken.push_back(*item);
+        down.pop();
+        if (taken.back().kind != Down::kRow) break;  // the item is the producer's again
+      }
+      if (taken.empty()) {
+        bell.wait(seen);
+        continue;
+      }
+      parent->ring();
+      taken[0].kind == Down::kRow ? join() : mark(taken[0]);
+    }
+  }
+
+  void mark(const Down& item) {
+    if (item.kind == Down::kFlush) {
+      for (int side = 0; side < 2; ++side) put(side, {Up::kFlush, 0});
+    } else {
+      guarded([&] { windows->expire_times(item.side, item.time, item.kind == Down::kPurge); });
+    }
+  }
+
+  template <class Work>
+  void guarded(const Work& work) {
+    if (failed.load(std::memory_order_relaxed)) return;
+    try {
+      work();
+    } catch (const std::exception& error) {
+      why = error.what();
+      failed.store(true, std::memory_order_release);
+      lost[0] = windows->rows(0), lost[1] = windows->rows(1);
+      found.clear();
+    }
+  }
+
+  // Rows of one side, which do not meet each other: first all probe, then some are stored.
+  void join() {
+    const int side = taken[0].side, other = 1 - side;
+    const bool timed = shared.splitjoin.timed && shared.probing;
+    const int64_t began = timed ? now_ns() : 0;
+    found.clear();
+    guarded([&] {
+      if (fail_after >= 0 && (fail_after -= static_cast<int64_t>(taken.size())) < 0) throw std::runtime_error("injected fault");
+      if (shared.splitjoin.active) windows->expire(taken[0]);
+      if (shared.probing) windows->probe(taken.data(), taken.size(), found);
+    });
+    if (timed) measure(began);
+    size_t at = 0;
+    for (size_t i = 0; i < taken.size(); ++i) {
+      const Down& row = taken[i];
+      if (shared.splitjoin.order == PairOrder::kInner) punctuate(row, other, i, at);
+      for (; at < found.size() && found[at].probe == i; ++at) put(side, {found[at].stored, row.place});
+      for (int output = 0; output < 2; ++output) {
+        if (row.ends >> output & 1) put(output, {Up::kGroup, row.place});
+      }
+    }
+    // Each core finds by itself which rows are its own.
+    size_t mine = 0;
+    for (const Down& row : taken) {
+      if (seen_rows[side]++ % static_cast<int64_t>(shared.splitjoin.cores) == static_cast<int64_t>(index)) taken[mine++] = row;
+    }
+    if (mine > 0) guarded([&] { windows->store(taken.data(), mine); });
+  }
+
+  // In inner order: the pairs of a row up to the last punctuation within them, behind every `every`-th stored row, which
+  // all cores put at the same places, from the first row that any of them may hold.
+  void punctuate(const Down& row, int other, size_t probe, size_t& at) {
+    const auto cores = static_cast<int64_t>(shared.splitjoin.cores);
+    const int64_t every = shared.splitjoin.every, window = shared.settings.window[other];
+    const int64_t end = (seen_rows[other] + cores - 1) / cores;
+    int64_t base = shared.oldest_block[other];
+    if (window != 0) base = std::max(base, (seen_rows[other] - window) / cores);
+    for (int64_t block = (base / every + 1) * every; block < end; block += every) {
+      for (; at < found.size() && found[at].probe == probe && found[at].block < block; ++at) {
+        put(row.side, {found[at].stored, row.place});
+      }
+      put(row.side, {Up::kInside, row.place});
+    }
+  }
+
+  void put(int side, const Up& item) {
+    while (up[side].full()) {
+      const uint32_t seen = bell.rings();
+      if (!up[side].full()) break;
+      if (shared.stopping.load()) return;
+      parent->ring();
+      bell.wait(seen);
+    }
+    up[side].push(item);
+    schedule.point();
+    if (item.punctuation()) parent->ring();
+  }
+
+  void measure(int64_t began) {
+    const int64_t ended = now_ns();
+    for (const Down& row : taken) {
+      waited += static_cast<double>(began - row.sent);
+      worked += static_cast<double>(ended - began);
+      auto& done = shared.done[row.side][row.place];
+      for (int64_t last = done.load(); last < ended && !done.compare_exchange_weak(last, ended);) {
+      }
+    }
+    rows += taken.size();
+    for (const Pair& pair : found) visited += static_cast<double>(ended - taken[pair.probe].sent);
+    pairs += found.size();
+  }
+
+  Shared& shared;
+  const size_t index;
+  Schedule schedule;
+  std::unique_ptr<SubWindows> windows;
+  std::vector<Down> taken;
+  std::vector<Pair> found;
+  int64_t seen_rows[2] = {0, 0};  // of each side
+  // Once it has failed it goes on without pairs, so that the others' come out.
+  std::atomic<bool> failed{false};
+  std::string why;
+  size_t lost[2] = {0, 0};
+  int64_t fail_after = -1;  // rows until it fails, in tests
+  double waited = 0, worked = 0, visited = 0;  // ns, summed
+  uint64_t rows = 0, pairs = 0;
+};
+
+// Where rows come in and results go out: the root of both trees, on the thread of the caller.
+class SplitJoin final : public EngineBase {
+ public:
+  SplitJoin(const SplitJoinSettings& splitjoin, size_t key_bytes, const std::vector<const IndexKind*>& kinds, const Opening& opening)
+      : key_bytes_(key_bytes), pid_(getpid()), tree_(std::make_unique<Tree>()) {
+    Tree& tree = *tree_;
+    tree.shared.splitjoin = splitjoin;
+    tree.shared.settings = opening.settings;
+    schedule_ = Schedule(splitjoin.schedule, 0);
+    for (size_t index = 0; index < splitjoin.cores; ++index) {
+      tree.cores.push_back(std::make_unique<Core>(tree.shared, index, key_bytes == 4 ? windows<int32_t>(kinds, opening)
+                                                                                    : windows<int64_t>(kinds, opening)));
+    }
+    connect(tree.root, tree.mergers, &tree.bell, 0, splitjoin.cores, 1);
+    try {
+      for (auto& core : tree.cores) tree.threads.emplace_back([place = core.get()] { place->serve(); });
+      for (auto& node : tree.nodes) tree.threads.emplace_back([place = node.get()] { place->serve(); });
+    } catch (...) {
+      tree.stop();
+      throw;
+    }
+  }
+
+  ~SplitJoin() override {
+    if (getpid() == pid_) {
+      tree_->stop();
+    } else {
+      (void)tree_.release();  // a forked child has none of the threads, which may have been in the middle of anything
+    }
+  }
+
+  Result step(const Input (&input)[2], const Input (&storing)[2], Form form, bool probing, int, Poll poll,
+              uint64_t most) override {
+    if (&storing != &input) throw std::invalid_argument("rows of this engine probe and are stored");
+    if (form != Form::kPairs && form != Form::kCounts) throw std::invalid_argument("ranges are of sorted runs");
+    const bool counting = form == Form::kCounts;
+    if (marked_ && (input[0].count > 0 || input[1].count > 0)) settle();  // the first blocks of windows are read here
+    if (tree_->threads.empty()) throw std::runtime_error("a call of this engine was broken off: open another one");
+    for (int side = 0; side < 2; ++side) {
+      const Input& in = input[side];
+      if (in.count > 0 && (in.rows ? in.rows[0] : in.first_row) < next_[side]) {
+        throw std::invalid_argument("rows must come after those of earlier steps");
+      }
+    }
+    ++applied;
+    try {
+      tree_->shared.probing = probing;
+      most_pairs_ = most;
+      return give_and_gather(input, counting, poll);
+    } catch (...) {
+      tree_->stop();  // before the arrays go that the threads read
+      throw;
+    }
+  }
+
+  void arrived(int side, int64_t rows) override {
+    settle();
+    for (const auto& core : tree_->cores) core->guarded([&] { core->windows->arrived(side, rows); });
+  }
+  void expire_times(int side, int64_t limit) override { mark(side, limit, Down::kExpire); }
+  void purge(int side, int64_t limit) override { mark(side, limit, Down::kPurge); }
+
+  size_t rows(int side) const override {
+    settle();
+    size_t rows = 0;
+    for (const auto& core : tree_->cores) rows += core->windows->rows(side);
+    return rows;
+  }
+  size_t runs(int side) const override { return rows(side) > 0; }
+  size_t bytes() const override {
+    settle();
+    size_t bytes = 0;
+    for (const auto& core : tree_->cores) bytes += core->windows->bytes() + core->down.bytes() + 2 * core->up[0].bytes();
+    for (const auto& node : tree_->nodes) bytes += node->down.bytes() + 2 * node->up[0].bytes();
+    return bytes;
+  }
+  int64_t oldest(int side, int64_t none) const override {
+    settle();
+    int64_t oldest = std::numeric_limits<int64_t>::max();
+    for (const auto& core : tree_->cores) oldest = std::min(oldest, core->windows->oldest(side, oldest));
+    return oldest == std::numeric_limits<int64_t>::max() ? none : oldest;
+  }
+
+  Figures figures(int side) const override {
+    settle();
+    const Tree& tree = *tree_;
+    std::vector<int64_t> rows;
+    double waited = 0, worked = 0, visited = 0;
+    uint64_t taken = 0, pairs = 0;
+    for (const auto& core : tree.cores) {
+      rows.push_back(static_cast<int64_t>(core->windows->rows(side)));
+      waited += core->waited, worked += core->worked, visited += core->visited;
+      taken += core->rows, pairs += core->pairs;
+    }
+    Figures figures{{"rows_of_cores", rows}, {"depth", tree.depth}, {"punctuations", punctuations_}};
+    if (tree.cores[0]->windows->choice() != nullptr) {
+      std::vector<std::string> structures, why;
+      std::vector<int64_t> borders, trials, changes;
+      for (const auto& core : tree.cores) {
+        const Choice& choice = *core->windows->choice();
+        structures.push_back(choice.structure), why.push_back(choice.why);
+        borders.push_back(choice.borders), trials.push_back(choice.trials), changes.push_back(choice.changes);
+      }
+      figures.insert({{"structures", structures}, {"why", why}, {"borders", borders}, {"trials", trials}, {"changes", changes}});
+    }
+    if (tree.shared.splitjoin.timed) {
+      figures["distribution_us"] = waited / 1e3 / static_cast<double>(std::max<uint64_t>(taken, 1));
+      figures["execution_us"] = worked / 1e3 / static_cast<double>(std::max<uint64_t>(taken, 1));
+      figures["gathering_us"] = gathered_ / 1e3 / static_cast<double>(std::max<uint64_t>(ended_, 1));
+      figures["end_to_end_us"] = whole_ / 1e3 / static_cast<double>(std::max<uint64_t>(ended_, 1));
+      figures["visiting_us"] = visited / 1e3 / static_cast<double>(std::max<uint64_t>(pairs, 1));
+    }
+    return figures;
+  }
+
+  std::vector<Failure> failures() const override {
+    settle();
+    std::vector<Failure> failures;
+    for (const auto& core : tree_->cores) {
+      if (core->failed.load(std::memory_order_acquire)) {
+        failures.push_back({core->index, core->why, {core->lost[0], core->lost[1]}});
+      }
+    }
+    return failures;
+  }
+  void inject_fault(size_t core, int64_t after) override { tree_->cores.at(core)->fail_after = after; }
+
+ private:
+  struct Tree {
+    Shared shared;
+    Bell bell;
+    std::vector<std::unique_ptr<Core>> cores;
+    std::vector<std::unique_ptr<Node>> nodes;
+    std::vector<Place*> root;  // the children of the root
+    Merger mergers[2];
+    int64_t depth = 0;
+    std::vector<std::thread> threads;
+
+    void stop() {
+      shared.stopping.store(true);
+      for (auto& core : cores) core->bell.ring();
+      for (auto& node : nodes) node->bell.ring();
+      for (std::thread& thread : threads) thread.join();
+      threads.clear();
+    }
+  };
+
+  template <class Key>
+  std::unique_ptr<SubWindows> windows(const std::vector<const IndexKind*>& kinds, const Opening& opening) {
+    const Shared& shared = tree_->shared;
+    if (kinds.empty()) return std::make_unique<NestedLoop<Key>>(shared, opening.kernels);
+    const auto open = [&shared, local = Opening{opening.kernels, Indexed<Key>::settings(opening.settings), opening.parameters,
+                                                opening.of}](const IndexKind* kind) {
+      return std::make_unique<Indexed<Key>>(shared, (sizeof(Key) == 4 ? kind->open_32 : kind->open_64)(local));
+    };
+    if (kinds.size() == 1) return open(kinds[0]);
+    std::vector<typename Chosen<Key>::Kind> choices;
+    for (const IndexKind* kind : kinds) choices.push_back({kind->name, [open, kind] { return open(kind); }});
+    return std::make_unique<Chosen<Key>>(shared, opening.kernels, std::move(choices), opening.number("border_rows", 0, 0),
+                                         opening.parameter("restless", 0) != 0);
+  }
+
+  // The subtree over cores [from, to): as wide as it may be before it becomes deeper.
+  void connect(std::vector<Place*>& children, Merger (&mergers)[2], Bell* parent, size_t from, size_t to, int64_t depth) {
+    Tree& tree = *tree_;
+    tree.depth = std::max(tree.depth, depth);
+    const size_t fan_out = tree.shared.splitjoin.fan_out;
+    const size_t parts = std::min(to - from, fan_out);
+    for (size_t part = 0; part < parts; ++part) {
+      const size_t first = from + (to - from) * part / parts, last = from + (to - from) * (part + 1) / parts;
+      Place* child;
+      if (last - first == 1) {
+        child = tree.cores[first].get();
+      } else {
+        tree.nodes.push_back(std::make_unique<Node>(tree.shared, tree.nodes.size() + 1));
+        Node* node = tree.nodes.back().get();
+        connect(node->children, node->mergers, &node->bell, first, last, depth + 1);
+        child = node;
+      }
+      child->parent = parent;
+      children.push_back(child);
+      for (int side = 0; side < 2; ++side) mergers[side].add(&child->up[side]);
+    }
+  }
+
+  Result give_and_gather(const Input (&input)[2], bool counting, Poll poll) {
+    Tree& tree = *tree_;
+    Shared& shared = tree.shared;
+    for (int side = 0; side < 2; ++side) {
+      if (shared.splitjoin.timed) shared.done[side] = std::make_unique<std::atomic<int64_t>[]>(input[side].count);
+      if (input[0].count + input[1].count == 0) continue;  // cores may have marks under way
+      shared.oldest_block[side] = std::numeric_limits<int64_t>::max();
+      for (const auto& core : tree.cores) {
+        shared.oldest_block[side] = std::min(shared.oldest_block[side], core->windows->oldest_block(side));
+      }
+    }
+    shared.inputs = input;
+    input_ = input;
+    counting_ = counting;
+    Result result;
+    for (int side = 0; side < 2; ++side) result.counts[side].assign(counting ? input[side].count : 0, 0);
+    left_.clear(), right_.clear(), groups_.clear(), starts_[0].clear(), starts_[1].clear();
+    size_t next[2] = {0, 0};
+    uint8_t group = 0;
+    bool flushed = false;
+    flushes_ = 0;
+    while (flushes_ < 2) {
+      const uint32_t seen = tree.bell.rings();
+      schedule_.point();
+      bool moved = false;
+      for (size_t left = schedule_.most(kTogether); left > 0 && !flushed && Node::room(tree.root); --left) {
+        Down item{};
+        if (next[0] < input[0].count || next[1] < input[1].count) {
+          item = take(input, next, group);
+          if (item.ends != 0) groups_.push_back(item.ends);
+        } else {
+          item.kind = Down::kFlush;
+          groups_.push_back(3);
+          flushed = true;
+        }
+        for (Place* child : tree.root) child->down.push(item);
+        moved = true;
+      }
+      moved |= combine(result);
+      if (moved) {
+        for (Place* child : tree.root) child->bell.ring();
+      } else {
+        if (poll != nullptr && poll()) throw Interrupted();
+        tree.bell.wait(seen);
+      }
+    }
+    for (int side = 0; side < 2; ++side) {
+      const Input& in = input[side];
+      if (in.count) next_[side] = (in.rows ? in.rows[in.count - 1] : in.first_row + static_cast<int64_t>(in.count) - 1) + 1;
+    }
+    marked_ = false;
+    result.pairs[0] = left_.size();
+    if (!left_.empty()) {
+      for (auto [rows, block] : {std::pair(&left_, &result.left), std::pair(&right_, &result.right)}) {
+        *block = Block(rows->size() * sizeof(int64_t), Use::kResult);
+        std::memcpy(block->data(), rows->data(), rows->size() * sizeof(int64_t));
+      }
+    }
+    return result;
+  }
+
+  static uint64_t place_of(const Input& in, size_t at) {
+    return static_cast<uint64_t>(in.rows ? in.rows[at] : in.first_row + static_cast<int64_t>(at)) +
+           static_cast<uint64_t>(in.opposite ? in.opposite[at] : in.same_opposite);
+  }
+  static int earlier(const Input (&input)[2], const size_t (&next)[2]) {
+    if (next[0] >= input[0].count) return 1;
+    if (next[1] >= input[1].count) return 0;
+    return place_of(input[1], next[1]) < place_of(input[0], next[0]) ? 1 : 0;  // in a self join, the left role first
+  }
+
+  // The next row in the order of arrival.
+  Down take(const Input (&input)[2], size_t (&next)[2], uint8_t& group) {
+    const SplitJoinSettings& splitjoin = tree_->shared.splitjoin;
+    const int side = earlier(input, next);
+    const Input& in = input[side];
+    const size_t at = next[side]++;
+    Down item{};
+    item.key = key_bytes_ == 4 ? static_cast<const int32_t*>(in.keys)[at] : static_cast<const int64_t*>(in.keys)[at];
+    item.number = in.rows ? in.rows[at] : in.first_row + static_cast<int64_t>(at);
+    item.opposite = in.opposite ? in.opposite[at] : in.same_opposite;
+    item.time = in.times ? in.times[at] : 0;
+    item.place = static_cast<uint32_t>(at);
+    item.side = static_cast<uint8_t>(side);
+    if (splitjoin.timed) {
+      item.sent = now_ns();
+      starts_[side].push_back(item.sent);
+    }
+    if (splitjoin.order == PairOrder::kNone) return item;
+    group |= static_cast<uint8_t>(1 << side);
+    bool ends = true;
+    if (splitjoin.order == PairOrder::kOuter && splitjoin.every > 1 && (next[0] < input[0].count || next[1] < input[1].count)) {
+      const auto every = static_cast<uint64_t>(splitjoin.every);
+      const int then = earlier(input, next);
+      ends = place_of(in, at) / every != place_of(input[then], next[then]) / every;
+    }
+    if (ends) item.ends = std::exchange(group, uint8_t{0});
+    return item;
+  }
+
+  // The combiner: takes each group's pairs from the mergers of the sides that probed in it, as the groups were given.
+  bool combine(Result& result) {
+    Tree& tree = *tree_;
+    const PairOrder order = tree.shared.splitjoin.order;
+    const bool grouped = order != PairOrder::kNone;
+    bool moved = false;
+    for (bool some = true; some;) {
+      some = false;
+      for (int side = 0; side < 2; ++side) {
+        // Where no group is owed, what comes is of the group whose last row has not been given yet.
+        if (grouped && !groups_.empty() && !(groups_.front() >> side & 1)) continue;
+        bool ended = false;
+        some |= tree.mergers[side].run(order == PairOrder::kInner, grouped ? 1 : size_t{1} << 12, [&](const Up& item) {
+          accept(side, item, result);
+          ended |= item.stored == Up::kGroup || item.stored == Up::kFlush;
+          return true;
+        });
+        if (!ended || !grouped) continue;
+        groups_.front() &= static_cast<uint8_t>(~(1 << side));
+        if (groups_.front() != 0) continue;
+        groups_.pop_front();
+        break;
+      }
+      moved |= some;
+      if (!grouped) break;
+    }
+    return moved;
+  }
+
+  void accept(int side, const Up& item, Result& result) {
+    if (item.punctuation()) {
+      punctuations_ += item.stored != Up::kFlush;
+      flushes_ += item.stored == Up::kFlush;
+      if (item.stored == Up::kGroup && tree_->shared.splitjoin.timed && tree_->shared.probing) {
+        const int64_t now = now_ns();
+        gathered_ += static_cast<double>(now - tree_->shared.done[side][item.place].load());
+        whole_ += static_cast<double>(now - starts_[side][item.place]);
+        ++ended_;
+      }
+      return;
+    }
+    if (counting_) {
+      ++result.counts[side][item.place];
+      return;
+    }
+    if (left_.size() >= most_pairs_) throw TooManyPairs();
+    const Input& in = input_[side];
+    const int64_t number = in.rows ? in.rows[item.place] : in.first_row + static_cast<int64_t>(item.place);
+    left_.push_back(side == 0 ? number : item.stored);
+    right_.push_back(side == 0 ? item.stored : number);
+  }
+
+  // Limits on event times take the rows' way, so that every core meets them at the same row.
+  void mark(int side, int64_t limit, Down::Kind kind) {
+    Down item{};
+    item.kind = kind, item.side = static_cast<uint8_t>(side), item.time = limit;
+    Tree& tree = *tree_;
+    if (tree.threads.empty()) return;
+    for (bool sent = false; !sent;) {
+      const uint32_t seen = tree.bell.rings();
+      sent = Node::room(tree.root);
+      if (!sent) {
+        tree.bell.wait(seen);
+        continue;
+      }
+      for (Place* child : tree.root) {
+        child->down.push(item);
+        child->bell.ring();
+      }
+    }
+    marked_ = true;
+  }
+
+  // Waits until the cores have met the marks that are under way: only then may their sub-windows be looked at.
+  void settle() const {
+    if (!marked_ || tree_->threads.empty()) return;
+    const Input none[2]{};
+    const_cast<SplitJoin*>(this)->step(none, none, Form::kPairs, true, 1, nullptr, kAnyPairs);
+  }
+
+  const size_t key_bytes_;
+  const pid_t pid_;
+  std::unique_ptr<Tree> tree_;
+  Schedule schedule_{0, 0};
+  const Input* input_ = nullptr;
+  bool counting_ = false;
+  uint64_t most_pairs_ = kAnyPairs;
+  std::vector<int64_t> left_, right_;
+  std::deque<uint8_t> groups_;  // outputs that still owe a punctuation to each group that was given
+  std::vector<int64_t> starts_[2];
+  int flushes_ = 0;
+  bool marked_ = false;
+  int64_t next_[2] = {0, 0};
+  int64_t punctuations_ = 0;
+  double gathered_ = 0, whole_ = 0;
+  uint64_t ended_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<EngineBase> open_splitjoin(const SplitJoinSettings& splitjoin, size_t key_bytes,
+                                           const std::vector<const IndexKind*>& kinds, const Opening& opening) {
+  if (splitjoin.cores < 1 || splitjoin.fan_out < 2 || splitjoin.queue_rows < 1 || splitjoin.every < 1) {
+    throw std::invalid_argument("SplitJoin has at least one core, a fan-out of two and queues of one row");
+  }
+  return std::make_unique<SplitJoin>(splitjoin, key_bytes, kinds, opening);
+}
+
+}  // namespace muntin
