@@ -5,8 +5,12 @@ from __future__ import annotations
 import datetime
 import os
 import platform
+import resource
+import statistics
 import subprocess
 import sys
+from collections.abc import Sequence
+from dataclasses import astuple, dataclass
 from importlib import metadata
 from pathlib import Path
 
@@ -64,3 +68,40 @@ def _memory() -> int | None:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (ValueError, OSError):
         return None
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Seconds of processor time of this process, and pages that it touched for the first time."""
+
+    user: float
+    system: float
+    faults: int
+
+    @classmethod
+    def now(cls) -> Cost:
+        """Since the process began."""
+        used = resource.getrusage(resource.RUSAGE_SELF)
+        return cls(used.ru_utime, used.ru_stime, used.ru_minflt)
+
+    def __sub__(self, other: Cost) -> Cost:
+        return Cost(*(a - b for a, b in zip(astuple(self), astuple(other), strict=True)))
+
+
+def costs_of(calls: Sequence[Cost]) -> dict:
+    """Processor time of a call, milliseconds, the mean, and its page faults, for JSON."""
+    faults = [call.faults for call in calls]
+    return {
+        "cpu_ms": {part: 1e3 * statistics.fmean(getattr(call, part) for call in calls) for part in ("user", "system")},
+        "faults": {"median": statistics.median(faults), "max": max(faults)},
+    }
+
+
+def cpu_time(entry: dict) -> str:
+    """Processor time of a call as text, user and system; "" of results from before it was measured."""
+    return "{user:.1f} + {system:.1f}".format(**entry["cpu_ms"]) if "cpu_ms" in entry else ""
+
+
+def faults(entry: dict) -> str:
+    """Page faults of a call as text, their median; as `cpu_time`."""
+    return f"{entry['faults']['median']:,.0f}" if "faults" in entry else ""

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from bench.contenders import Contender, Operator, Unavailable, make_contender
-from bench.cost import Cost, costs_of
+from bench.machine import Cost, costs_of
 from bench.plan import Plan
 from bench.workloads import BLOCK, Batch, Workload
 

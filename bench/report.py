@@ -19,7 +19,7 @@ from rich.console import Console
 
 from bench import aggregates
 from bench.aims import aims
-from bench.cost import cpu_time, faults
+from bench.machine import cpu_time, faults
 from bench.plan import ONE_THREAD, device_kind
 from bench.ratio import main_contender, memory, ratio, tail
 from bench.rows_type import size

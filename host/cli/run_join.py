@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import functools
+import signal
+import sys
+import threading
 import time
 from typing import Any
 
@@ -10,7 +13,6 @@ import click
 import pyarrow as pa
 
 from muntin.host import arguments
-from muntin.host.cli.ending import end_on_sigterm
 from muntin.host.files import (
     STANDARD,
     TableReader,
@@ -169,3 +171,9 @@ def _condition(
 def _rows(left: int | None, right: int | None) -> dict[str, Any]:
 
     return {"left": None if left is None else Rows(left), "right": None if right is None else Rows(right)}
+
+
+def end_on_sigterm() -> None:
+    """Has SIGTERM end the command as an error does, which removes what is half written."""
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))

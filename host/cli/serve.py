@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import click
+import structlog
 
 from muntin.host.daemon.address import default_socket
 from muntin.host.daemon.daemon import Daemon, FlightOptions
 from muntin.host.daemon.limits import Limits
-from muntin.host.daemon.log import configure_log
 from muntin.host.daemon.private import FAILED, READY
 from muntin.host.errors import MuntinError, to_wire
 from muntin.host.tracing import VARIABLE, start_tracing
@@ -148,3 +149,28 @@ def serve(
         # A request did not end in time, and its thread may sit in a driver: leave without waiting for it.
         sys.stderr.flush()
         os._exit(1)
+
+
+def configure_log(*, json: bool, level: str = "info", file: TextIO = sys.stderr) -> None:
+    """Send the events of this process to `file`.
+
+    Parameters
+    ----------
+    json : bool
+        One JSON object a line; else text for people, in colour on a terminal.
+    level : str
+        The least severe events that are written: debug, info, warning or error.
+    """
+    renderer = structlog.processors.JSONRenderer() if json else structlog.dev.ConsoleRenderer(colors=file.isatty())
+    processors: list[structlog.typing.Processor] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.processors.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+    ]
+    if json:
+        processors.append(structlog.processors.dict_tracebacks)
+    structlog.configure(
+        processors=[*processors, renderer],
+        wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level.upper()]),
+        logger_factory=structlog.PrintLoggerFactory(file),
+    )

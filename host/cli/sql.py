@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
-from muntin.host.cli.ending import end_on_sigterm
 from muntin.host.cli.join import places
+from muntin.host.cli.run_join import end_on_sigterm
 
 
 @click.command()

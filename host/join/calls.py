@@ -11,7 +11,6 @@ from typing import Any
 
 import pyarrow as pa
 
-from muntin.host.arrays import PooledArrays
 from muntin.host.call import Call
 from muntin.host.devices import Device, open_device
 from muntin.host.engine.routes import RoutingTable
@@ -28,10 +27,24 @@ from muntin.host.join.late_rows import late_rows
 from muntin.host.join.plan import plan_join
 from muntin.host.join.sequencer import SequencedCall
 from muntin.host.join.stats import Stats
+from muntin.host.native import _core
 from muntin.host.sides import OTHER, SIDES, Side, Sides
 from muntin.host.spec import JoinSpec
 from muntin.host.state.tables import KeptTable
 from muntin.host.tracing import OpenSpan
+
+
+class PooledArrays:
+    """What NumPy allocates in this thread meanwhile lies in the core's pool: a call touches no memory for the first
+    time that the one before it has given back. An array may outlive this; nested in another, it changes nothing."""
+
+    __slots__ = ("_outside",)
+
+    def __enter__(self) -> None:
+        self._outside = _core.numpy_memory()
+
+    def __exit__(self, *_: object) -> None:
+        _core.numpy_memory(self._outside)
 
 
 class Calls:

@@ -18,9 +18,8 @@ from muntin.hw.boards.build import BUILD as BUILDS
 from muntin.hw.boards.tools import BuildError, RoutingError
 from muntin.hw.report import arria10, ecp5, floor_plan
 from muntin.hw.report.boards import board_lines
-from muntin.hw.report.comparison import joined, losses
+from muntin.hw.report.comparison import joined, losses, paper_text
 from muntin.hw.report.designs import ARRIA_10, DESIGNS, ECP5, Design
-from muntin.hw.report.paper import paper_text
 from muntin.hw.report.ring import Ring
 
 _ROOT = Path(__file__).resolve().parents[2]

@@ -14,8 +14,8 @@ from amaranth.lib.wiring import In, Out
 
 from muntin.hw.bisort.partitioner import Partitioner
 from muntin.sim.block_runner import run_bench
-from muntin.sim.bundle import Bundle
 from muntin.sim.netlist.netlist import simulated
+from tests.hw.bundle import Bundle
 
 #: Bits and words of a memory that is one block RAM of each width that there is.
 SHAPES = ((1, 16384), (2, 8192), (4, 4096), (9, 2048), (18, 1024), (36, 512))

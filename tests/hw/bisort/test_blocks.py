@@ -13,7 +13,7 @@ from muntin.hw.bisort.insertion_buffer import InsertionBuffer
 from muntin.hw.bisort.partitioner import Partitioner
 from muntin.hw.bisort.prober import Prober
 from muntin.sim.block_runner import run_bench
-from muntin.sim.bundle import Bundle
+from tests.hw.bundle import Bundle
 
 BLOCKS = (
     "indexer",

@@ -23,10 +23,9 @@ from muntin.hw.report import __main__ as report
 from muntin.hw.report import ecp5
 from muntin.hw.report.arria10 import Estimate, memories, of_cells, without_first_content
 from muntin.hw.report.boards import board_lines
-from muntin.hw.report.comparison import joined, losses
+from muntin.hw.report.comparison import PAPER_ALMS, joined, losses, paper_text
 from muntin.hw.report.designs import ARRIA_10, DESIGNS, ECP5, Design
 from muntin.hw.report.ecp5 import Routed
-from muntin.hw.report.paper import PAPER_ALMS, paper_text
 
 LINE = {
     "design": "a",

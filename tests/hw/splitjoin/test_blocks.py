@@ -14,7 +14,7 @@ from muntin.hw.splitjoin.rap_merger import RapMerger
 from muntin.hw.splitjoin.result_packer import ResultPacker
 from muntin.hw.splitjoin.row_cutter import RowCutter
 from muntin.sim.block_runner import run_bench
-from muntin.sim.bundle import Bundle
+from tests.hw.bundle import Bundle
 from tests.hw.splitjoin.streamed import OrderedMerger, StreamedCombiner, StreamedCore, StreamedDistributor
 
 TINY = SplitJoinParameters.preset("tiny")
