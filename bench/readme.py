@@ -1,7 +1,8 @@
 """A benchmark's result as Markdown, printed or written into the documents that show it.
 
 ``python -m bench.readme build/bench/latest.json`` prints it, ``--write`` puts it between the markers of README.md and
-docs/figures.md, and draws the plots beside the latter. Parts that were run one by one are given together.
+docs/figures.md, and draws the plots beside the latter. Parts that were run one by one may be given together; blocks of
+parts that no result has stay as they are.
 """
 
 from __future__ import annotations
@@ -40,7 +41,8 @@ _FRONT = {
     "the same, against polars": "Polars' `join_where` around windows kept by hand; 8M rows a side, batches of 32K",
     "the same, against duckdb": "DuckDB's IE join, likewise",
 }
-_MARKED = re.compile(r"(?P<begin><!-- bench: (?P<name>\w+) -->\n).*?(?P<end><!-- bench: end -->)", re.DOTALL)
+_NAMES = ("measured", "front", *_BLOCKS.values())
+_MARKED = re.compile(r"(?P<begin><!-- bench: (?P<name>\w+) -->\n)(?P<lines>.*?)(?P<end><!-- bench: end -->)", re.DOTALL)
 
 
 @click.command()
@@ -55,7 +57,8 @@ _MARKED = re.compile(r"(?P<begin><!-- bench: (?P<name>\w+) -->\n).*?(?P<end><!--
 def main(results: tuple[Path, ...], write: bool) -> None:
     """Print the tables of RESULT files as Markdown, with date, commit and machine, or --write them.
 
-    Several files are those of parts that were run one by one; each says when and how it was measured.
+    Several files are those of parts that were run one by one; each says when and how it was measured. With --write,
+    blocks of other parts stay.
     """
     measured = [json.loads(path.read_text()) for path in results]
     try:
@@ -71,7 +74,8 @@ def main(results: tuple[Path, ...], write: bool) -> None:
         raise click.ClickException(str(error)) from error
     for path, text in written.items():
         path.write_text(text)
-        click.echo(f"wrote {path}")
+        kept = [match["name"] for match in _MARKED.finditer(text) if match["name"] not in found]
+        click.echo(f"wrote {path}" + (f", but for {', '.join(kept)}: no result has these parts" if kept else ""))
     for each in measured:
         for path in plot(each, PLOTS):
             click.echo(f"drew {path}")
@@ -128,7 +132,7 @@ def _measured(result: Mapping) -> str:
 
 
 def filled(text: str, found: Mapping[str, str]) -> str:
-    """A document with the blocks between its markers.
+    """A document with the blocks between its markers; those that are not found stay.
 
     Parameters
     ----------
@@ -140,18 +144,33 @@ def filled(text: str, found: Mapping[str, str]) -> str:
     Raises
     ------
     ValueError
-        The document has no markers, or a block that the result does not have.
+        The document has no markers, or one of a block that the benchmark does not write.
     """
     names = [match["name"] for match in _MARKED.finditer(text)]
     if not names:
         raise ValueError("the document has no markers such as <!-- bench: aims -->")
     for name in names:
-        if name not in found:
-            raise ValueError(
-                f"the documents show a block {name!r} and the result has only {', '.join(found)}: run all of the "
-                "benchmark (make bench), or name the results of all parts"
-            )
-    return _MARKED.sub(lambda match: match["begin"] + found[match["name"]] + match["end"], text)
+        if name not in _NAMES:
+            raise ValueError(f"the documents show a block {name!r}: the benchmark writes {', '.join(_NAMES)}")
+
+    def block(match: re.Match) -> str:
+        if match["name"] not in found:
+            return match[0]
+        new = found[match["name"]]
+        if match["name"] == "measured":
+            older = [line for line in match["lines"].splitlines() if _parts_of(line) - found.keys() and line not in new]
+            new = "\n".join(f"{line}\n" for line in older) + ("\n" if older else "") + new
+        return match["begin"] + new + match["end"]
+
+    return _MARKED.sub(block, text)
+
+
+def _parts_of(line: str) -> set[str]:
+    """The parts that a line of the block ``measured`` stands for."""
+    if not (command := re.search(r"`(python -m bench[^`]*)`", line)):
+        return set()
+    only = re.search(r"--only[ =](\S+)", command[1])
+    return set(only[1].split(",") if only else PARTS)
 
 
 def _without_out(command: list[str]) -> list[str]:

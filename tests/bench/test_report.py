@@ -84,12 +84,27 @@ def test_figures_are_written_between_their_markers(tmp_path: Path, monkeypatch: 
     assert (tmp_path / "drawn-ratios.png").exists()
     assert CliRunner().invoke(readme, ["--write", str(tmp_path / "latest.json")]).exit_code == 0
     assert document.read_text() == text, "a second time changes nothing"
-    # Figures of several runs under one date would be wrong: all blocks come from one result, or none is written.
-    document.write_text(text + blocks[0].replace("measured", "spark"))
+    # What other parts were measured by stays, with their blocks; a line of the same parts does not.
+    lines = [
+        "Measured before by `python -m bench --only operator`.",
+        "Measured before by `python -m bench --only spark`.",
+    ]
+    older = [f"<!-- bench: {name} -->\n{line}\n<!-- bench: end -->\n" for name, line in
+             (("measured", "\n\n".join(lines)), ("operator", "older"), ("spark", "older"))]  # fmt: skip
+    document.write_text(between.join(older))
+    partly = CliRunner().invoke(readme, ["--write", str(tmp_path / "latest.json")])
+    assert partly.exit_code == 0, partly.output
+    assert "but for spark: no result has these parts" in partly.output
+    text = document.read_text()
+    assert text.startswith(f"<!-- bench: measured -->\n{lines[1]}\n\nMeasured 20")
+    assert lines[0] not in text
+    assert text.count("older") == 1
+    assert text.endswith(between + older[2])
+    document.write_text(text + blocks[0].replace("measured", "sparks"))
     refused = CliRunner().invoke(readme, ["--write", str(tmp_path / "latest.json")])
     assert refused.exit_code == 1
-    assert "a block 'spark'" in refused.output
-    assert "older" in document.read_text()
+    assert "a block 'sparks'" in refused.output
+    assert document.read_text().startswith(text)
 
 
 def test_the_documents_have_a_place_for_each_block() -> None:
