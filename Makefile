@@ -84,7 +84,8 @@ demo: $(DEMO_STAMP) $(CORE) ## join two streams with Spark and check every pair 
 demo-cluster: $(DEMO_STAMP) $(CORE) ## the same on a Spark cluster on loopback, with four partitions in two daemons; an executor is killed
 	@$(BIN)/python -m muntin.pyspark_bridge.demo --cluster $(DEMO_ARGS)
 
-# Workers take neighbouring tests, so that most devices are opened once; whoever is done takes some from the others.
+# Workers take neighbouring tests, so that most devices are opened once; whoever is done takes some from the others. 'auto'
+# is one more than there are cores: see tests/conftest.py.
 TEST_JOBS ?= auto
 
 test: $(STAMP) ## all tests, on all cores (TEST_ARGS goes to pytest)

@@ -49,6 +49,9 @@ def pytest_configure(config: pytest.Config) -> None:
         settings.load_profile("full")
         streams.ROWS_ALONE = sys.maxsize
     config.addinivalue_line("markers", "full: the full product of a suite that is sampled otherwise; needs --full")
+    config.addinivalue_line(
+        "markers", "long: minutes in one test; these start first, so that no core waits for one at the end"
+    )
     config.addinivalue_line("markers", "main: what older versions of Spark run too in each run of the tests")
 
 
@@ -77,6 +80,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         config.hook.pytest_deselected(items=left_out)
         dropped = set(left_out)
         items[:] = [item for item in items if item not in dropped]
+    items.sort(key=lambda item: item.get_closest_marker("long") is None)
+
+
+def pytest_xdist_auto_num_workers() -> int:
+    """One more than there are cores, as tests wait for Spark, daemons and simulators that they have started."""
+    given = os.environ.get("PYTEST_XDIST_AUTO_NUM_WORKERS")
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return int(given) if given else cores + 1
 
 
 def is_left_out(item: pytest.Item, full: bool) -> bool:

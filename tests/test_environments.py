@@ -50,6 +50,7 @@ def test_other_pythons_and_versions_of_packages() -> None:
         assert any(line.startswith("setuptools==") for line in found) == (name == "3.5")
 
 
+@pytest.mark.long
 @pytest.mark.skipif(
     sys.version_info >= (3, 12), reason="PySpark 3.5, and what Databricks 15.4 brings, go to Python 3.11"
 )

@@ -111,6 +111,7 @@ def test_source_archive_holds_each_file_once(sdist: Path) -> None:
     assert {"host/join/window_join.py", "host/native/CMakeLists.txt", "pyproject.toml"} <= members.keys()
 
 
+@pytest.mark.long
 def test_wheel_holds_one_package(wheel: Path) -> None:
     with ZipFile(wheel) as files:
         names = set(files.namelist())
@@ -122,6 +123,7 @@ def test_wheel_holds_one_package(wheel: Path) -> None:
     assert not [name for name in native if name.suffix in (".cpp", ".hpp", ".cmake", ".txt")]
 
 
+@pytest.mark.long
 def test_wheel_runs_where_no_compiler_is(wheel: Path, beside: Path, tmp_path: Path) -> None:
     environment = tmp_path / "environment"
     run(sys.executable, "-m", "venv", "--without-pip", environment)
@@ -144,6 +146,7 @@ def test_editable_install(beside: Path) -> None:
     assert Path(try_out(Path(sys.executable), beside, os.environ["PATH"], spark=False).split()[0]).is_relative_to(TREE)
 
 
+@pytest.mark.long
 @pytest.mark.skipif(sys.version_info >= (3, 12), reason="the lowest NumPy has wheels for Python 3.11 alone")
 def test_lowest_versions_of_dependencies(wheel: Path, tmp_path: Path) -> None:
     """The lowest versions that pyproject.toml names carry the operator, its conformance and the command."""

@@ -63,6 +63,7 @@ def _core(sanitizer: str) -> tuple[Path, dict[str, str]]:
     return module, {**environment, **options, "LD_PRELOAD": ":".join(map(str, preloaded))}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("sanitizer", ["address", pytest.param("thread", marks=pytest.mark.full)])
 def test_the_cores_tests_pass_with_sanitizer(sanitizer: str, request: pytest.FixtureRequest) -> None:
     module, environment = _core(sanitizer)

@@ -12,6 +12,7 @@ pytest.importorskip("grpc", reason="Spark Connect's client needs grpcio")
 SCRIPT = Path(__file__).with_name("connect_script.py")
 
 
+@pytest.mark.long
 def test_connect(seed, tmp_path):
     """In a process of its own: a process holds a classic session or a Connect one, not both."""
     from muntin.pyspark_bridge import ensure_java

@@ -51,6 +51,7 @@ def test_a_selftest_passes(device):
     assert "key_bits 32, width 2" in lines[1]
 
 
+@pytest.mark.full
 def test_a_selftest_passes_with_sdram():
     lines = list(selftest(simulated("sim:ulx3s", 32), hold=0))
     assert [line.split()[0] for line in lines] == ["device", "identity", "memory", "soak", "join"]

@@ -264,6 +264,7 @@ def _small(kind=_SmallBoard, **change):
     return kind(**{**fields, "said_hz": 50_000_000, **change})
 
 
+@pytest.mark.long
 def test_a_small_bitstream(tmp_path, capsys):
     board = _small(seeds=(9,), seeds_of={"bisort": (1,)}, output_registers=("bisort",), free_rows=("bisort",))
     folder = build(board, root=tmp_path)
