@@ -25,6 +25,8 @@ class MuntinError(Exception):
         Their places in the batch of that side, ascending: all that have this fault. Nothing of the call was applied,
         and it may be made again without them; another fault in another row is another error. Empty where no rows
         are the reason. It does not cross the wire.
+    field : str or None
+        The column of these values, where one is at fault. It does not cross the wire.
 
     Examples
     --------
@@ -39,10 +41,12 @@ class MuntinError(Exception):
 
     side: Side | None = None
     rows: tuple[int, ...] = ()
+    field: str | None = None
 
-    def of_rows(self, side: Side | None, rows: Sequence[int] | np.ndarray) -> Self:
-        """This error, of these rows."""
+    def of_rows(self, side: Side | None, rows: Sequence[int] | np.ndarray, field: str | None = None) -> Self:
+        """This error, of these rows, and of this column where one is given."""
         self.side, self.rows = side, tuple(map(int, rows))
+        self.field = field or self.field
         return self
 
 

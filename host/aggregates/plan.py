@@ -340,11 +340,11 @@ class AggregatePlan:
                 if (wrong := counts & values.beyond(column(path), least, greatest)).any():
                     at = int(np.argmax(wrong))
                     raise SumOverflowError(
-                        f"{aggregate.output!r} is {field.type}, and {why}: column {path!r} of {side} row "
-                        f"{batch.rows[at]} has {column_of(table, path)[int(places[at])].as_py()}. Nothing of the call "
+                        f"{aggregate.output!r} is {field.type}, and {why}: column {path!r} of the "
+                        f"{side} side has {column_of(table, path)[int(places[at])].as_py()}. Nothing of the call "
                         "has been applied: leave the row out, by filter= too, or cast the column to fewer digits or to "
                         "double"
-                    ).of_rows(side, places[wrong])
+                    ).of_rows(side, places[wrong], path)
         return tuple(out)
 
     def columns(

@@ -100,7 +100,7 @@ class SideColumns:
                 raise SchemaError(
                     f"column {name!r} of the {self.side} batch has NULL, and is not null by the columns that the join "
                     "was opened with: give them as they may be, by left_schema= and right_schema="
-                ).of_rows(self.side, np.flatnonzero(column.is_null().to_numpy()))
+                ).of_rows(self.side, np.flatnonzero(column.is_null().to_numpy()), name)
         if not table.schema.equals(self.schema):
             table = pa.table(table.columns, schema=self.schema)
         return table if self.as_is else kept(table)

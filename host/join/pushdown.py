@@ -25,9 +25,9 @@ _OPERATORS = {
 def tested_early(spec: JoinSpec, side: Side, schema: pa.Schema) -> tuple[list[Where | AnyOf], Any]:
     """The parts about one side that rows can be tested by before they reach the join, and Arrow's expression of them.
 
-    Only where a row that fails them changes nothing: one that is counted, numbered, reported as unmatched, stands in
-    a count window, or has the other role of a self join too, has to reach it. The join tests them again, so an
-    expression may let too many rows pass.
+    Only where a row that fails them changes nothing: one that is counted, numbered, reported as unmatched, moves a
+    watermark, stands in a count window, or has the other role of a self join too, has to reach it. The join tests them
+    again, so an expression may let too many rows pass.
 
     Returns
     -------
@@ -35,7 +35,7 @@ def tested_early(spec: JoinSpec, side: Side, schema: pa.Schema) -> tuple[list[Wh
         None where there are no parts.
     """
     counted = spec.left is not None or spec.right is not None or spec.sequence is not None
-    if spec.form != "rows" or counted or spec.self_join or side in spec.unmatched:
+    if spec.form != "rows" or counted or spec.watermark is not None or spec.self_join or side in spec.unmatched:
         return [], None
     found = [(part, _expression(part, side, schema)) for part in spec.on.conjuncts]
     tested = [(part, each) for part, each in found if each is not None]

@@ -406,7 +406,7 @@ class Sequencer:
             if len(own):
                 if self._last_sequence is not None and (least := int(own.min())) < self._last_sequence:
                     back = np.flatnonzero([each < self._last_sequence for each in own.tolist()])
-                    raise self._goes_back(least, f"the {side}").of_rows(side, back)
+                    raise self._goes_back(least, f"the {side}").of_rows(side, back, self._spec.sequence)
                 if np.any(own[1:] < own[:-1]):
                     orders[side] = order = np.argsort(own, kind="stable")
                     ordered[side], own = picked(table, order), own[order]
@@ -427,7 +427,9 @@ class Sequencer:
             row, lefts = wrong[0], len(values["left"])
             side: Side = "left" if row < lefts else "right"
             rows = wrong[wrong < lefts] if side == "left" else wrong - lefts
-            raise self._goes_back(int(both[row]), f"the {side}", int(newest[row])).of_rows(side, rows)
+            raise self._goes_back(int(both[row]), f"the {side}", int(newest[row])).of_rows(
+                side, rows, self._spec.sequence
+            )
 
     def _goes_back(self, value: int, side: str, pushed: int | None = None) -> OrderError:
         newest, what = (self._last_sequence, "call") if pushed is None else (pushed, "push")
@@ -452,7 +454,7 @@ class Sequencer:
             raise OrderError(
                 f"row {rows[0]} of the {side} batch has no value in the sequence column {self._spec.sequence!r}: "
                 "every row needs one"
-            ).of_rows(side, rows)
+            ).of_rows(side, rows, self._spec.sequence)
         if pa.types.is_timestamp(column.type) or pa.types.is_null(column.type):  # of no rows
             column = column.cast(pa.int64())
         elif pa.types.is_date(column.type):
@@ -466,7 +468,7 @@ class Sequencer:
             raise OrderError(
                 f"sequence value {values[wrong][0]} in column {self._spec.sequence!r} of the {side} side "
                 "does not fit the unit of the other side's: cast both to one unit"
-            ).of_rows(side, np.flatnonzero(wrong))
+            ).of_rows(side, np.flatnonzero(wrong), self._spec.sequence)
         return values * scale
 
     def _encode(self, side: Side, table: pa.Table, rows: np.ndarray, other_position: np.ndarray) -> _Encoded:

@@ -419,7 +419,7 @@ class KafkaJoin:
         accepted = np.ones(len(messages), np.bool_)
         accepted[np.searchsorted(np.cumsum(counts), error.rows, side="right")] = False
         for place in np.flatnonzero(~accepted).tolist():
-            self._put_aside(messages[place], error)
+            self._put_aside(messages[place], error, error.field)
         readable = [message for message, kept in zip(messages, accepted.tolist(), strict=True) if kept]
         return readable, table.filter(pa.array(np.repeat(accepted, counts)))
 

@@ -156,7 +156,7 @@ def of_column(name: str, side: Side) -> Iterator[None]:
     try:
         yield
     except KeyTypeError as error:
-        raise KeyTypeError(f"column {name!r} of the {side} side: {error}").of_rows(side, error.rows) from error
+        raise KeyTypeError(f"column {name!r} of the {side} side: {error}").of_rows(side, error.rows, name) from error
 
 
 def _raw_values(array: pa.Array) -> np.ndarray:

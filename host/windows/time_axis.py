@@ -169,7 +169,7 @@ class Axis:
                 raise KeyTypeError(
                     f"time {int(times[np.argmax(wrong)]) + kind.offset} of column {name!r} of the {side} side does not "
                     "fit 64 bits in the unit of the other side's times: cast both to one type"
-                ).of_rows(side, np.flatnonzero(wrong))
+                ).of_rows(side, np.flatnonzero(wrong), name)
         with np.errstate(over="ignore"):  # what is not valid may wrap
             times = (times.view(np.uint64) + np.uint64(shift % _BEYOND)).view(np.int64) if shift else times
             return times * by if by != 1 else times, valid

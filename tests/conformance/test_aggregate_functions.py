@@ -309,7 +309,7 @@ def test_no_sum_of_rows_that_were_taken_is_beyond_its_type(drawn, of):
                 beyond = decimals and abs(value.scaleb(kind.scale, EXACT)) >= 10**28
                 if beyond or (decimals and exact and weight is not None and weight < 0):
                     with pytest.raises(
-                        SumOverflowError, match=r"column '[vw]' of right row \d+ has [^ ]+\. Nothing of"
+                        SumOverflowError, match=r"column '[vw]' of the right side has [^ ]+\. Nothing of"
                     ):
                         join.process(right=right)
                     assert (join.usable, join.last_batch) == (True, calls)

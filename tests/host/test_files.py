@@ -447,7 +447,10 @@ def test_what_is_tested_early(tmp_path: Path, kind: pa.DataType, given: list, te
     _, condition = pushdown.tested_early(muntin.JoinSpec(on=on), "left", reader.schema)
     assert pushdown.tested_early(muntin.JoinSpec(on=on), "right", pa.schema([("j", pa.int64())])) == ([], None)
     itself = muntin.JoinSpec(on=muntin.AllOf(muntin.Compare("v", "=", "v"), *on.conjuncts[1:]), self_join=True)
-    assert pushdown.tested_early(itself, "left", reader.schema) == ([], None)
+    within = muntin.Within("t", "t", "0 s", "1 s")
+    moved = muntin.JoinSpec(on=on, within=within, watermark=muntin.Watermark(left="1 s", right="1 s"))
+    for spec in (itself, moved):
+        assert pushdown.tested_early(spec, "left", reader.schema) == ([], None)
     assert (condition is None) == (kept is None)
     if kept is not None:
         reader.narrow(["v"], condition)

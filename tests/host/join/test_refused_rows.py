@@ -113,6 +113,7 @@ def test_a_refusal_names_its_rows_and_the_others_are_taken(case: str) -> None:
             with pytest.raises(error, match=said) as caught:
                 join.process(**given)
             assert (caught.value.side, caught.value.rows) == (side, rows)
+            assert f"column '{caught.value.field}'" in str(caught.value)
             assert join.last_batch == (0 if case == "a sequence that goes back" else -1)
         given[side] = given[side].filter(pa.array(~np.isin(np.arange(len(given[side])), rows)))
         join.process(**given)
