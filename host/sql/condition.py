@@ -263,7 +263,10 @@ class Reader(Text):
             return [self._test(node, node, "=", holds)]
         operator = _OPERATORS.get(type(node))
         if operator is None:
-            self.refuse(node, f"{told(node)} is not supported in a condition")
+            self.refuse(
+                node,
+                f"{told(node)} is not supported in a condition: make a boolean column of it first",
+            )
         return self._compared(node, operator if holds else _NEGATED[operator], node.left, node.right)
 
     def _constant(self, node: Node) -> tuple[bool | None] | None:
@@ -553,7 +556,7 @@ class Reader(Text):
             if not one.columns and not other.columns and not (one.duration and other.duration):
                 duration = one.duration * other.number + other.duration * one.number
                 return Linear([], one.number * other.number, duration, 0, one.kinds | other.kinds)
-        self.refuse(node, f"{told(node)} is not supported in a condition")
+        self.refuse(node, f"{told(node)} is not supported in a condition: make a column of it first")
 
     def _interval(self, node: Node) -> int:
         """Nanoseconds."""

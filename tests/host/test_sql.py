@@ -467,7 +467,7 @@ def test_frames_of_pandas_and_polars():
 
 
 REFUSED = [
-    ("a.price * b.id < 9", 1, 37, "MUL"),
+    ("a.price * b.id < 9", 1, 37, "make a column of it first"),
     ("a.price = b.limit AND random() < 0.5", 1, 59, "RAND"),
     ("a.price = b.limit AND a.time > now()", 1, 68, "no two calls of it"),
     ("a.price = b.limit AND a.id IN (SELECT 3)", 1, 75, "a subquery in the condition"),
