@@ -1,8 +1,9 @@
 """Do the tests notice? Small faults planted one at a time into a module, against the tests that should fail by them.
 
 ``python -m tests.mutants host/join/sequencer.py tests/conformance/test_sequence.py -k cpu``: each mutant changes
-one comparison, sum, constant, condition or statement, drawn by ``--seed``. Those that all tests pass are printed as
-``file:line  before  ->  after``: each asks for a test, or is dead code, or means the same.
+one comparison, sum, constant, condition, order of arguments or statement, drawn by ``--seed``. Those that all tests
+pass are printed as ``file:line  before  ->  after``: each asks for a test, or is dead code, or means the same. Those
+that end a run otherwise than by a test that fails are printed with what it said.
 
 ``python -m tests.mutants host/native/core/memory.cpp,host/native/index/sorted_runs.hpp tests/native`` does so in C++:
 all faults of a round are one build.
@@ -16,12 +17,19 @@ import copy
 import os
 import random
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
+import time
+import traceback
 from collections.abc import Iterator
 from pathlib import Path
 
+import hypothesis  # noqa: F401 - what most tests import, in each process already
+import numpy  # noqa: F401
+import pyarrow.compute  # noqa: F401
+import pytest
 from rich.progress import track
 
 from tests.native_mutants import build
@@ -46,6 +54,7 @@ OTHER = {
     ast.BitAnd: ast.BitOr,
     ast.BitOr: ast.BitAnd,
 }
+SYMMETRIC = {"min", "max", "np.minimum", "np.maximum"}
 
 
 def changed(node: ast.AST) -> Iterator[ast.AST]:
@@ -65,8 +74,18 @@ def changed(node: ast.AST) -> Iterator[ast.AST]:
     elif isinstance(mutant, ast.If | ast.While | ast.IfExp):
         mutant.test = ast.UnaryOp(ast.Not(), mutant.test)
         yield mutant
-    elif (isinstance(mutant, ast.Expr) and isinstance(mutant.value, ast.Call)) or isinstance(mutant, ast.AugAssign):
-        yield ast.copy_location(ast.Pass(), mutant)
+    elif isinstance(mutant, ast.Call) and len(mutant.args) > 1 and ast.unparse(mutant.func) not in SYMMETRIC:
+        mutant.args[:2] = mutant.args[1::-1]
+        yield mutant
+    if can_be_left_out(node):
+        yield ast.copy_location(ast.Pass(), node)
+
+
+def can_be_left_out(node: ast.AST) -> bool:
+    """Whether a node is a statement whose names are all there without it."""
+    if isinstance(node, ast.Assign):
+        return all(isinstance(target, ast.Attribute | ast.Subscript) for target in node.targets)
+    return isinstance(node, ast.AugAssign) or (isinstance(node, ast.Expr) and isinstance(node.value, ast.Call))
 
 
 def places(node: ast.AST) -> Iterator[tuple[ast.AST, str, int | None]]:
@@ -100,6 +119,66 @@ def mutants(folder: Path, module: Path) -> Iterator[tuple[tuple[Path, str], str]
                 held[at] = node
 
 
+class Tests:
+    """The tests of a tree, run in a process of its own each time, which has imported what the tree does not change.
+
+    Parameters
+    ----------
+    tree : Path
+    arguments : list of str
+        Of pytest.
+    seconds : float
+        A run that takes longer has failed.
+    """
+
+    def __init__(self, tree: Path, arguments: list[str], seconds: float):
+        self._tree, self._arguments, self._seconds = tree, arguments, seconds
+        # So that a process compiles the module that was changed, and no other.
+        compiled = ["-m", "compileall", "-q", "-x", "build|node_modules", "--invalidation-mode", "checked-hash", "."]
+        subprocess.run([sys.executable, *compiled], cwd=tree, check=True)
+
+    def passes(self, fault: int = 0) -> tuple[bool, str]:
+        """Whether all pass; else what ended the run, if that was no test."""
+        with tempfile.TemporaryFile() as output:
+            child = os.fork()
+            if child == 0:
+                self._run(fault, output.fileno())
+            ended = self._ended(child)
+            output.seek(0)
+            said = output.read().decode(errors="replace")
+        if ended == pytest.ExitCode.OK or ended == pytest.ExitCode.TESTS_FAILED:
+            return ended == pytest.ExitCode.OK, ""
+        return False, f"ended with {ended}\n{said[-2000:]}"
+
+    def _ended(self, child: int) -> int | str:
+        until = time.monotonic() + self._seconds
+        while time.monotonic() < until:
+            done, status = os.waitpid(child, os.WNOHANG)
+            if done:
+                return os.waitstatus_to_exitcode(status)
+            time.sleep(0.02)
+        os.killpg(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        return f"more than {self._seconds} s"
+
+    def _run(self, fault: int, output: int) -> None:
+        os.setpgid(0, 0)
+        for stream in (1, 2):
+            os.dup2(output, stream)
+        os.chdir(self._tree)
+        os.environ |= {"PYTHONPATH": str(self._tree), "PLANTED_FAULT": str(fault)}
+        for name in [name for name in sys.modules if name.partition(".")[0] in ("tests", "muntin")]:
+            del sys.modules[name]
+        sys.path[:] = [str(self._tree), *(path for path in sys.path if Path(path).resolve() != TREE)]
+        try:
+            code = int(pytest.main(self._arguments))
+            sys.stdout.flush()
+        except BaseException:
+            traceback.print_exc()
+            code = -1
+        os._exit(code & 0xFF)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument(
@@ -114,42 +193,29 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         copied = Path(folder) / "tree"
         shutil.copytree(TREE, copied, symlinks=True, ignore=shutil.ignore_patterns(".git", ".venv", "build", "*.pyc"))
-        command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "--hypothesis-profile=mutants"]
-        command += options.tests
-        command += ["-k", options.k] if options.k else []
-        environment = {**os.environ, "PYTHONPATH": str(copied), "PYTHONDONTWRITEBYTECODE": "1"}
-
-        def passes() -> bool:
-            try:
-                done = subprocess.run(
-                    command, cwd=copied, env=environment, capture_output=True, text=True, timeout=options.seconds
-                )
-            except subprocess.TimeoutExpired:
-                return False
-            return done.returncode == 0
-
+        arguments = ["-q", "-x", "-p", "no:cacheprovider", "--hypothesis-profile=mutants", *options.tests]
         names = ", ".join(map(str, options.modules))
         if options.modules[0].suffix != ".py":
             drawn = list(build(copied, options.modules, options.count, options.seed).items())
         else:
             drawn = [(each, said) for module in options.modules for each, said in mutants(copied, module)]
             drawn = random.Random(options.seed).sample(drawn, min(options.count, len(drawn)))
-        if not passes():
-            sys.exit("the tests fail without any fault")
+        tests = Tests(copied, arguments + (["-k", options.k] if options.k else []), options.seconds)
+        if not (first := tests.passes())[0]:
+            sys.exit(f"the tests fail without any fault {first[1]}")
         survivors = 0
         for fault, said in track(drawn, description=names, disable=not sys.stderr.isatty()):
             if isinstance(fault, int):
-                environment["PLANTED_FAULT"] = str(fault)
-                passed = passes()
+                passed, ended = tests.passes(fault)
             else:
                 module, text = fault
                 before = module.read_text()
                 module.write_text(text)
-                passed = passes()
+                passed, ended = tests.passes()
                 module.write_text(before)
-            if passed:
-                survivors += 1
-                print(said, flush=True)
+            if passed or ended:
+                survivors += passed
+                print(said, ended, flush=True)
     print(f"{len(drawn)} mutants of {names}, {survivors} of them pass")
 
 
