@@ -239,15 +239,15 @@ class Planner:
         for _, lower, upper in intervals:
             first, last = (np.searchsorted(self._plan.splitters, ends[::step], "right") for ends in (lower, upper))
             reached += int((last - first + 1).sum())
-        self._reach = min(reached / max(len(range(0, probes, step)), 1), self._count)
+        self._reach = reached / len(range(0, probes, step))
 
     def _cold(self, sample: np.ndarray) -> bool:
         """Whether heavy coordinates have become so rare that their probes need not go everywhere."""
         assert self._plan is not None
         if not len(self._plan.heavy) or len(sample) < _SAMPLE:
             return False
-        counts = np.bincount(np.searchsorted(self._plan.heavy, sample[np.isin(sample, self._plan.heavy)]))
-        counts = np.pad(counts, (0, len(self._plan.heavy) - len(counts)))
+        rows = sample[np.isin(sample, self._plan.heavy)]
+        counts = np.bincount(np.searchsorted(self._plan.heavy, rows), minlength=len(self._plan.heavy))
         return bool(balance.cold(counts, len(sample), self._count).any())
 
     def _made(self) -> Plan:
@@ -262,7 +262,7 @@ class Planner:
             splitters = (fractions * 2.0**64).astype(np.uint64) ^ np.uint64(1 << 63)
             return Plan(splitters.view(np.int64), heavy)
         if not len(values):
-            values, counts = (heavy, np.ones(len(heavy), np.int64)) if len(heavy) else (np.zeros(1, np.int64),) * 2
+            values, counts = heavy, np.ones(len(heavy), np.int64)
         ends = np.cumsum(counts)
         goals = fractions * ends[-1]
         at = np.minimum(np.searchsorted(ends, goals), len(values) - 1)
@@ -357,7 +357,7 @@ class Placement:
         while at < len(rows):
             if self._room == 0:
                 self._begin(None if coordinates is None else coordinates[at:])
-            piece = slice(at, at + min(self._room, len(rows) - at))
+            piece = slice(at, at + self._room)
             own = None if coordinates is None else coordinates[piece]
             found[piece] = self._put(own, rows[piece], None if times is None else times[piece])
             self._room -= len(rows[piece])
@@ -387,7 +387,7 @@ class Placement:
         most = -(-held // (SUBWINDOWS if plan.whole < 0 else IN_TURN * self._count))
         if self._window is None or plan.whole < 0:
             most = max(most, LEAST_ROWS)
-        if self._window is None or self.planner is not None:
+        if self.planner is not None:
             most = min(most, max(2 * self._size, LEAST_ROWS))
         self._size = self._room = self._fixed or most
         self._plan = plan
