@@ -312,7 +312,8 @@ def test_capacity_exactly_full_and_one_over(index, time_windows, device):
         both(rows.slice(64), None)
 
 
-def test_the_watermark_makes_room(index, time_windows, device):
+@pytest.mark.parametrize("calls", [20, pytest.param(60, marks=pytest.mark.full)])
+def test_the_watermark_makes_room(calls, index, time_windows, device):
     """A stream without end in a bounded window: what has left makes room for what comes."""
     loop = NestedLoop(("band", 0, 0), "k", "k", within=("t", "t", -2, 2), delays=(1, 1))
     with open_join(
@@ -324,6 +325,6 @@ def test_the_watermark_makes_room(index, time_windows, device):
         capacity=400,
         index=index,
     ) as join:
-        for call in range(20):
+        for call in range(calls):
             rows = table([call % 3] * 30, t=[call * 10 + i // 3 for i in range(30)])
             assert pairs_of(join.process(rows, rows)) == [(p.left, p.right) for p in loop.process(rows, rows)]

@@ -565,13 +565,19 @@ def pool() -> Iterator[Callable[[int], None]]:
     _core.set_threads(before)
 
 
+POOLS = [(2, 1 << 20), (4, 3), (2, 3), (4, 1 << 20)]
+"""Sizes of the pool, and threads asked for; the last two with --full."""
+
+
 @pytest.mark.parametrize("query", QUERIES)
-def test_results_do_not_depend_on_threads(query: str, seed: int, pool: Callable[[int], None]) -> None:
+def test_results_do_not_depend_on_threads(
+    query: str, seed: int, pool: Callable[[int], None], request: pytest.FixtureRequest
+) -> None:
     steps = stream_of_steps(seed)
     pool(1)
     expected = run(query, steps)
     assert sum(len(array) for array in expected) > 10_000
-    for threads, asked in ((2, 1 << 20), (4, 3)):
+    for threads, asked in POOLS if request.config.getoption("--full") else POOLS[:2]:
         pool(threads)
         assert _core.threads() == threads
         assert_same(run(query, steps, asked), expected)
@@ -601,12 +607,14 @@ def test_results_do_not_depend_on_threads_that_change_meanwhile(
         changes.result()
 
 
-def test_joins_of_several_threads_share_the_pool(seed: int, pool: Callable[[int], None]) -> None:
+@pytest.mark.parametrize("streams", [1, pytest.param(2, marks=pytest.mark.full)])
+def test_joins_of_several_threads_share_the_pool(streams: int, seed: int, pool: Callable[[int], None]) -> None:
     pool(3)
-    steps = stream_of_steps(seed)
-    expected = [run(query, steps) for query in QUERIES]
-    with ThreadPoolExecutor(len(QUERIES)) as executor:
-        for found, alone in zip(executor.map(lambda query: run(query, steps), QUERIES), expected, strict=True):
+    steps = [stream_of_steps(seed + number) for number in range(streams)]
+    jobs = list(itertools.product(QUERIES, steps))
+    expected = [run(*job) for job in jobs]
+    with ThreadPoolExecutor(len(jobs)) as executor:
+        for found, alone in zip(executor.map(lambda job: run(*job), jobs), expected, strict=True):
             assert_same(found, alone)
 
 

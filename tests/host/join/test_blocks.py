@@ -150,11 +150,12 @@ def test_engines_find_pairs_in_parts(options: dict[str, object]) -> None:
     assert borders >= expected // (2 * most)
 
 
-def test_dropping_the_iterator_finishes_the_call() -> None:
+@pytest.mark.parametrize("count", [150, pytest.param(300, marks=pytest.mark.full)])
+def test_dropping_the_iterator_finishes_the_call(count: int) -> None:
     for drop in ("close", "del"):
         whole, cut = twin("cpu", on=Band("a", "b", -3, 9), how="full", **WINDOWS[1])
         for seed in range(4):
-            left, right = rows("left", seed, 150), rows("right", seed, 150)
+            left, right = rows("left", seed, count), rows("right", seed, count)
             expected = whole.process(left, right)
             blocks = cut.process_blocks(left, right, block_bytes=BLOCK)
             if seed % 2:
