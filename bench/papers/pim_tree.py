@@ -72,7 +72,7 @@ class Run:
     window : tuple of int
         Rows of the left and the right window.
     threads : int
-        1: without locks, unless `options` has ``concurrency=1``, and merges by itself, as its own time is what counts.
+        1: without locks, unless `options` has ``locks="always"``, and merges by itself, as its own time is what counts.
     keys : function
         Draws keys.
     matches : float
@@ -110,9 +110,11 @@ class Run:
         self.arrived = [0, 0]
         self.rates: list[float] = []
         band = band_for(keys, max(window), matches) if matches else None
-        parameters = {name: float(value) for name, value in options.items() if name != "index"}
+        of_engine = ("task_size", "blocking", "locks", "queue_tasks", "behind_rows")
+        parameters = {name: value for name, value in options.items() if name not in ("index", *of_engine)}
+        options_of_engine = {name: value for name, value in options.items() if name in of_engine}
         if threads == 1:
-            parameters.setdefault("blocking", 1.0)
+            options_of_engine.setdefault("blocking", True)
         self.clock = time.perf_counter if threads > 1 else time.thread_time
         self.core = _core.Engine(
             key_bits=32,
@@ -122,6 +124,7 @@ class Run:
             self_join=self_join,
             parameters=parameters,
             engine="shared",
+            options=options_of_engine,
         )
         least = 1.0 if self_join else min(share, 1 - share)
         for _ in range(int(filled * max(window) / least / block_rows) + 1):
@@ -706,7 +709,7 @@ def fig_12a(scale: Scale) -> Figure:
         runs[name, "1, no locks"] = lambda self_join=self_join: Run(both(window), self_join=self_join, **PIM)
         for count in (count for count in counts if count <= most):
             runs[name, str(count)] = lambda self_join=self_join, count=count: Run(
-                both(window), count, self_join=self_join, concurrency=1, **PIM
+                both(window), count, self_join=self_join, locks="always", **PIM
             )
     points = measure(runs, scale)
     rates = {(point["series"], point["x"]): point["y"] for point in points}
@@ -807,7 +810,7 @@ def _merges(scale: Scale) -> list[dict[str, Any]]:
     threads = threads_here(scale)
     kinds = {
         "nonblocking": (threads, PIM),
-        "blocking": (threads, {**PIM, "blocking": 1}),
+        "blocking": (threads, {**PIM, "blocking": True}),
         "one thread, no locks": (1, PIM),
         "one thread, B+-Tree": (1, BPLUS),
     }
@@ -824,7 +827,7 @@ def call_times(calls: int, rows: int = 512, window: int = 1 << 17) -> dict[str, 
 
     Each side is merged once in some 64 of these calls, so that merges are in the percentile.
     """
-    kinds = {"nonblocking": {**PIM, "blocking": 0}, "blocking": {**PIM, "blocking": 1}}
+    kinds = {"nonblocking": {**PIM, "blocking": False}, "blocking": {**PIM, "blocking": True}}
     runs = {name: Run(both(window), block_rows=1 << 15, **kind) for name, kind in kinds.items()}
 
     def p99(run: Run) -> float:

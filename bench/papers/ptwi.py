@@ -21,7 +21,7 @@ from bench.linear_road import SEGMENTS, VEHICLES, distinct_keys, road_key
 from bench.papers.figure import Figure, Finding, Scale, in_turns, median_rate, ratios
 from muntin.host.index import BPlusTree, BurstTrie, CsbTree, Index, Judy, RadixTree, Slices, TimeKeyed
 from muntin.host.join.range_index import open_window_index
-from muntin.host.native import _core
+from muntin.host.native import INDEXES as CORE_INDEXES
 
 PAPER = "PTWI"
 _SOURCE = Path(__file__).parents[1] / "cpp" / "ordered_maps.cpp"
@@ -36,7 +36,7 @@ INDEXES: dict[str, Index] = {
     "burst trie": BurstTrie(),
     "radix tree": RadixTree(),
 }
-if _core.has_index(Judy.name):
+if CORE_INDEXES[Judy.name].built:
     INDEXES["Judy"] = Judy()
 
 

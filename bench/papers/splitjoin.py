@@ -199,7 +199,10 @@ def _stages(window: int, cores: int, timed_window: bool, scale: Scale) -> dict[s
     engine = _core.Engine(
         key_bits=32, index="nested_loop", bands=[((-1, (1 << 64) - REACH), (0, REACH))],
         window=(0, 0) if timed_window else (window, 1), within=(high[1], high[0]) if timed_window else None,
-        splitjoin={"cores": cores, "fan_out": 4, "order": 1, "timed": 1, "active": int(timed_window), "queue_rows": 64},
+        engine="splitjoin",
+        options={
+            "cores": cores, "fan_out": 4, "order": "outer", "timed": True, "active": timed_window, "queue_rows": 64,
+        },
     )  # fmt: skip
 
     def part(keys: np.ndarray, first: int, opposite: int) -> _core.Input:

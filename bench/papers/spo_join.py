@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from bench.papers.clusters import Elements
 from bench.papers.figure import Figure, Finding, Scale
+from muntin.host.engine.native_engine import core_index
 from muntin.host.index import SpoJoin
 from muntin.host.join import WindowJoin
 from muntin.host.native import _core
@@ -68,18 +69,14 @@ class Stream:
         self.rng = np.random.default_rng(seed)
         self._arrived = [0, 0]
         bands = [[(_wide(low), _wide(high))] for low, high in QUERIES[query]]
+        name, parameters = core_index(index)
         self.core = _core.Engine(
             key_bits=64,
-            index="spo_join",
+            index=name,
             window=(window, window),
             bands=bands[0],
             others=bands[1:],
-            parameters={
-                "slide": index.slide or 0,
-                "sub_intervals": index.sub_intervals,
-                "mutable_hash": index.mutable == "hash",
-                "immutable": SpoJoin.IMMUTABLE.index(index.immutable),
-            },
+            parameters=parameters,
         )
 
     def step(self, left: int, right: int, *, probing: bool = True, counting: bool = True) -> tuple:

@@ -13,32 +13,11 @@ from muntin.host.engine.splitjoin_cores import SplitJoinCores
 from muntin.host.engine.spo_engine import SpoEngine
 from muntin.host.engines import EngineKind, Shared, SplitJoin, Steps
 from muntin.host.errors import DeviceError, UnsupportedError
-from muntin.host.index import (
-    Auto,
-    BChain,
-    BiSort,
-    BPlusTree,
-    BurstTrie,
-    CsbTree,
-    IbChain,
-    ImTree,
-    Index,
-    Judy,
-    NestedLoop,
-    PimTree,
-    RadixTree,
-    RapTable,
-    Slices,
-    SortedArray,
-    SortedRuns,
-    SpoJoin,
-    WibTree,
-    open_index,
-)
+from muntin.host.index import Index, open_index
 from muntin.host.keys.boundary_generator import BoundaryGenerator
 from muntin.host.keys.constants import whole_number
 from muntin.host.memory import usable_memory
-from muntin.host.native import _core
+from muntin.host.native import INDEXES, _core
 from muntin.host.sides import Sides
 
 
@@ -63,13 +42,8 @@ class CpuDevice(Device):
         If `threads` is not a positive number, or there is no such engine.
     """
 
-    indexes = (
-        *(kind.name for kind in (SortedRuns, BiSort, SortedArray, BPlusTree, BChain, IbChain, ImTree, PimTree)),
-        *(kind.name for kind in (RapTable, WibTree, SpoJoin)),
-        *(kind.name for kind in (CsbTree, BurstTrie, RadixTree, Slices)),
-        *((Judy.name,) if _core.has_index(Judy.name) else ()),
-    )
-    range_indexes: ClassVar[tuple[str, ...]] = (SortedRuns.name, BiSort.name)
+    indexes = tuple(name for name, entry in INDEXES.items() if Steps.name in entry.engines)
+    range_indexes: ClassVar[tuple[str, ...]] = tuple(name for name, entry in INDEXES.items() if entry.ranges)
     in_process: ClassVar[bool] = True
     as_of: ClassVar[bool] = True
     aggregates: ClassVar[bool] = True
@@ -125,28 +99,23 @@ class CpuDevice(Device):
 
     def indexes_of(self, engine: EngineKind) -> tuple[str, ...]:
         """See `Device`."""
-        return {
-            Steps.name: self.indexes,
-            Shared.name: tuple(kind.name for kind in (PimTree, ImTree, BPlusTree, BChain, IbChain)),
-            SplitJoin.name: (Auto.name, NestedLoop.name, *(name for name in self.indexes if name != SpoJoin.name)),
-        }[engine.name]
+        return tuple(name for name, entry in INDEXES.items() if engine.name in entry.engines)
 
     def index(self, chosen: str | Index, engine: EngineKind) -> Index:
         """See `Device`."""
         if chosen != "auto":
-            check_judy(open_index(chosen))
+            check_built(open_index(chosen))
         return super().index(chosen, engine)
 
     def key_bits(self, index: Index, engine: EngineKind) -> int:
         """See `Device`."""
-        wide = engine.name == Steps.name and index.name in (SortedRuns.name, SortedArray.name)
-        return 128 if wide else 64
+        return max(INDEXES[index.name].key_bits) if engine.name == Steps.name else 64
 
     def open_engine(
         self, spec: EngineSpec, generator: BoundaryGenerator, key_bits: Sides[int], index: Index
     ) -> NativeEngine:
         """See `Device`."""
-        if isinstance(index, SpoJoin):
+        if index.conjunctive:
             return SpoEngine(self, spec, generator, key_bits, index)
         kind = {SplitJoin.name: SplitJoinCores, Shared.name: SharedEngine}.get(spec.engine.name, NativeEngine)
         return kind(self, spec, generator, key_bits, index)
@@ -158,10 +127,10 @@ class CpuDevice(Device):
         return AggregateEngine(self, self.threads, spec, generator, plan, itself=itself, close=close)
 
 
-def check_judy(index: Index) -> None:
-    """Raises UnsupportedError where an index is, or holds, Judy arrays and this build of the core has none."""
+def check_built(index: Index) -> None:
+    """Raises UnsupportedError where an index is, or holds, one that this build of the core leaves out: Judy arrays."""
     inner = getattr(index, "of", index)
-    if isinstance(inner, Judy) and not _core.has_index(Judy.name):
+    if not INDEXES[inner.name].built:
         raise UnsupportedError(
             f"index {index.name!r} needs Judy arrays, which this build of the native core leaves out: "
             "install Debian's libjudy-dev and build Muntin again"

@@ -12,7 +12,7 @@ import os
 import weakref
 from collections.abc import Iterator
 from fractions import Fraction
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 
@@ -62,7 +62,10 @@ def _halves(value: int | None, default: int) -> tuple[int, int]:
     return value >> 64, value & ((1 << 64) - 1)
 
 
-def core_index(index: Index, time_unit: Fraction | None = None) -> tuple[str, dict[str, float]]:
+Option: TypeAlias = bool | int | float | str
+
+
+def core_index(index: Index, time_unit: Fraction | None = None) -> tuple[str, dict[str, Option]]:
     """An index's name and parameters as the core takes them; those of an index within it begin with "of.".
 
     Parameters
@@ -81,11 +84,13 @@ def core_index(index: Index, time_unit: Fraction | None = None) -> tuple[str, di
     name = index.name
     if isinstance(index, Slices):
         values["stride"] = _stride(index.stride, time_unit)
-    parameters = {name: float(min(value, _FAR_ROWS)) for name, value in values.items() if value is not None}
+    parameters: dict[str, Option] = {
+        name: min(value, _FAR_ROWS) if isinstance(value, int) else value
+        for name, value in values.items()
+        if value is not None
+    }
     if isinstance(index, SortedRuns):
-        parameters["adaptive"] = float(index == SortedRuns())
-    elif isinstance(index, BiSort):
-        parameters["flat"] = 1.0
+        parameters["adaptive"] = index == SortedRuns()
     if inner is not None:
         _, within = core_index(inner)
         name = f"{name}/{inner.name}"
@@ -156,7 +161,7 @@ class NativeEngine(Engine):
         self._shared = self._stores_once and spec.self_join and generator.one_column
         self._stored = SIDES[:1] if self._shared else SIDES  # whose rows are stored
         self._pid = os.getpid()
-        name, parameters = self._core_index(index)
+        name, parameters = core_index(index, self.spec.time_unit)
         bands = generator.constant_bands()
         self._complement = False  # ranges hold what does not match
         if spec.ranges:
@@ -165,8 +170,6 @@ class NativeEngine(Engine):
                     "form='ranges' keeps BI-Sort's main array and buffer as two runs: leave out partitions and "
                     "subwindow_rows of the index 'bisort'"
                 )
-            name = SortedRuns.name
-            parameters["recording"] = 1.0
             band = generator.constant_band()
             if band is not None and band[2]:
                 bands, self._complement = [band[:2]], True
@@ -182,13 +185,14 @@ class NativeEngine(Engine):
         self._core: _core.Engine | None = _core.Engine(
             key_bits=8 * self._dtype.itemsize,
             index=name,
-            parameters=parameters | self._parameters(),
+            parameters=parameters,
             window=(0, 0) if spec.counts is None else (spec.counts["left"], spec.counts["right"]),
             within=None if spec.within is None else (_halves(low, 0), _halves(high, 0)),
             bands=halved(bands),
             self_join=self._shared or (spec.self_join and not self._stores_once),
-            splitjoin=self._splitjoin_options(),
             engine=self._kind,
+            options=self._options(),
+            recording=spec.ranges,
             others=[halved(other.constant_bands()) for other in spec.others],
         )
         step_rows = MAX_STEP_ROWS
@@ -199,23 +203,15 @@ class NativeEngine(Engine):
     def _open_pacer(self, step_rows: int) -> Pacer:
         return Pacer(step_rows, counts=self.spec.counts)
 
-    def _core_index(self, index: Index) -> tuple[str, dict[str, float]]:
-        """An index's name and parameters as the core takes them."""
-        return core_index(index, self.spec.time_unit)
-
     _applied = 0  # of the core, when the newest call was admitted
     _kind = Steps.name  # as the core names it
     _stores_once = True  # the rows of a self join on one key
     _refuses = True  # whether the core can refuse a step, which then has changed nothing
     _by_arrival = False  # whether pairs come in the order of arrival of the rows that find them
 
-    def _parameters(self) -> dict[str, float]:
-        """What the core is told beside the parameters of the index."""
+    def _options(self) -> dict[str, Option]:
+        """Those of the engine, as the core takes them."""
         return {}
-
-    def _splitjoin_options(self) -> dict[str, int] | None:
-        """What the core is told where join cores share the windows."""
-        return None
 
     # Memory
 
@@ -453,9 +449,9 @@ class SharedEngine(NativeEngine):
     _refuses = False
     _by_arrival = True
 
-    def _parameters(self) -> dict[str, float]:
+    def _options(self) -> dict[str, Option]:
         kind = cast(Shared, self.spec.engine)
-        return {"task_size": float(kind.task_size), "blocking": float(kind.merge == "blocking")}
+        return {"task_size": min(kind.task_size, _FAR_ROWS), "blocking": kind.merge == "blocking"}
 
 
 def _by_stream(left: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

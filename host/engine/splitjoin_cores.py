@@ -12,7 +12,7 @@ from typing import cast
 
 from muntin.host.call import Call, Counts, Found, OrderedPairs, Pairs, Punctuation, Want
 from muntin.host.engine.engine import EngineSpec
-from muntin.host.engine.native_engine import NativeEngine
+from muntin.host.engine.native_engine import NativeEngine, Option
 from muntin.host.engine.pacer import Pacer
 from muntin.host.engines import SplitJoin
 from muntin.host.errors import IncompleteError, UnsupportedError
@@ -22,7 +22,6 @@ from muntin.host.memory import Cores
 from muntin.host.sides import SIDES, Sides
 
 STEP_ROWS = 1 << 16  # rows of a call whose pairs are gathered at a time
-_ORDERS = ("none", "outer", "inner")
 
 
 class SplitJoinCores(NativeEngine):
@@ -42,6 +41,7 @@ class SplitJoinCores(NativeEngine):
         If rows of a time window were to leave passively.
     """
 
+    _kind = SplitJoin.name
     _stores_once = False
     _refuses = False
 
@@ -67,14 +67,13 @@ class SplitJoinCores(NativeEngine):
     def _open_pacer(self, step_rows: int) -> Pacer:
         return super()._open_pacer(STEP_ROWS)
 
-    def _splitjoin_options(self) -> dict[str, int]:
-        active = self._cores.expiry == "active" or self.spec.counts is None
+    def _options(self) -> dict[str, Option]:
         return {
             "cores": self._cores.cores,
             "fan_out": self._cores.fan_out,
             "queue_rows": self._cores.queue_rows,
-            "active": int(active),
-            "order": _ORDERS.index(self.spec.order),
+            "active": self._cores.expiry == "active" or self.spec.counts is None,
+            "order": self.spec.order,
             "every": self.spec.every,
         }
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from muntin.host.engine.native_engine import NativeEngine
 from muntin.host.engine.pacer import Pacer
-from muntin.host.index import Index, SpoJoin
 
 _FIRST_ROWS = 1 << 14  # of both sides, that are joined at a time before it is known how many pairs they find
 _MIN_ROWS, _MAX_ROWS = 1 << 9, 1 << 18
@@ -21,15 +20,6 @@ class SpoEngine(NativeEngine):
     """
 
     _refuses = False
-
-    def _core_index(self, index: Index) -> tuple[str, dict[str, float]]:
-        assert isinstance(index, SpoJoin)
-        return index.name, {
-            "slide": float(index.slide or 0),
-            "sub_intervals": float(index.sub_intervals),
-            "mutable_hash": float(index.mutable == "hash"),
-            "immutable": float(SpoJoin.IMMUTABLE.index(index.immutable)),
-        }
 
     def _bytes_per_row(self) -> int:
         """Of a run: keys, permutation and ranks of each condition, and the number; trees take no more."""

@@ -12,6 +12,7 @@ from muntin.host.index.pim_tree import BChain, BPlusTree, IbChain, ImTree, PimTr
 from muntin.host.index.run_policies import BiSort, SortedRuns
 from muntin.host.index.spec import Index, NestedLoop, SortedArray
 from muntin.host.keys.durations import length, nanoseconds
+from muntin.host.native import INDEXES as CORE_INDEXES
 from muntin.host.public import public
 
 
@@ -118,7 +119,7 @@ class Judy(Index):
     name = "judy"
 
 
-ORDERED = tuple(kind.name for kind in (BPlusTree, CsbTree, BurstTrie, RadixTree, Judy))
+ORDERED = tuple(name for name, entry in CORE_INDEXES.items() if entry.ordered)
 """Indexes that search ranges in the order of keys, row by row."""
 
 
@@ -160,8 +161,7 @@ class Slices(Index):
     stride: Any = None
 
     def __post_init__(self) -> None:
-        runs, panjoin = ("sorted_runs", "sorted_array"), ("bisort", "rap_table", "wib_tree")
-        _set_inner(self, (*ORDERED, *runs, *panjoin, "b_chain", "ib_chain", "im_tree", "pim_tree"))
+        _set_inner(self, tuple(name for name, entry in CORE_INDEXES.items() if entry.slice))
         stride = length("stride of the index 'slices'", self.stride, WindowError)
         if isinstance(stride, dt.timedelta):
             stride = f"{nanoseconds(stride)} nanoseconds"

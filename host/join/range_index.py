@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike
 
-from muntin.host.devices.cpu_device import check_judy
+from muntin.host.devices.cpu_device import check_built
 from muntin.host.engine.native_engine import core_index
 from muntin.host.errors import KeyTypeError, UnsupportedError, WindowError
 from muntin.host.frames import ArrowArray, ArrowStream, as_array
@@ -89,7 +89,7 @@ class RangeIndex:
 
     def __init__(self, index: str | Index, *, span: int, key_type: str, values: str):
         chosen = open_index(index)
-        check_judy(chosen)
+        check_built(chosen)
         ordered = chosen.of if isinstance(chosen, (Slices, TimeKeyed)) else chosen
         if ordered.name not in ORDERED:  # type: ignore[union-attr]
             raise UnsupportedError(

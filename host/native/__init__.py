@@ -1,10 +1,46 @@
 """The native core, in C++: `muntin.host.native._core`."""
 
+import dataclasses
+
 from muntin.host.native import _core
 from muntin.host.native._core import isa
 from muntin.host.public import public
 
-__all__ = ["isa", "set_threads"]
+__all__ = ["INDEXES", "CoreIndex", "isa", "set_threads"]
+
+
+@dataclasses.dataclass(frozen=True)
+class CoreIndex:
+    """An index of the core: which engines have it, and what it can do.
+
+    Attributes
+    ----------
+    name : str
+    engines : tuple of str
+        That have it in this build, by the names of `muntin.host.engines`.
+    key_bits : tuple of int
+        Widths of keys that it has under the engine of steps.
+    ranges : bool
+        Results may be ranges of its runs.
+    slice : bool
+        A slice of a window may be one.
+    ordered : bool
+        It is searched by ranges of keys, row by row.
+    built : bool
+        It is in this build.
+    """
+
+    name: str
+    engines: tuple[str, ...]
+    key_bits: tuple[int, ...]
+    ranges: bool
+    slice: bool
+    ordered: bool
+    built: bool
+
+
+INDEXES = {index["name"]: CoreIndex(**index) for index in _core.indexes()}
+"""The core's indexes by name, from its own table. The first one that an engine has is its default."""
 
 
 @public("muntin")

@@ -10,9 +10,9 @@ import pytest
 from bench.linear_road import SEGMENTS, Road, distinct_keys, linear_road
 from muntin.host.index import BPlusTree, BurstTrie, CsbTree, Judy, RadixTree, Slices, TimeKeyed
 from muntin.host.join.range_index import open_window_index
-from muntin.host.native import _core
+from muntin.host.native import INDEXES
 
-TREES = [BPlusTree(), CsbTree(), BurstTrie(), RadixTree(), *([Judy()] if _core.has_index("judy") else [])]
+TREES = [BPlusTree(), CsbTree(), BurstTrie(), RadixTree(), *([Judy()] if INDEXES["judy"].built else [])]
 INDEXES = [kind for tree in TREES for kind in (Slices(of=tree, stride=60), TimeKeyed(of=tree))]
 
 

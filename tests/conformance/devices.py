@@ -4,7 +4,7 @@ import zlib
 from dataclasses import dataclass
 
 from muntin.host.index import Auto, Index
-from muntin.host.native import _core
+from muntin.host.native import INDEXES
 from tests.conformance.keys import KeyCase
 from tests.conformance.windows import WindowCase
 
@@ -99,7 +99,7 @@ DEVICES = [
         indexes=(
             *("auto", "bisort", "sorted_array", "bplus_tree", "b_chain", "ib_chain", "im_tree", "pim_tree"),
             *("csb_tree", "burst_trie", "radix_tree", "slices", "rap_table", "wib_tree", "spo_join"),
-            *(("judy",) if _core.has_index("judy") else ()),
+            *(("judy",) if INDEXES["judy"].built else ()),
         ),
     ),
     # The same device by threads over shared trees.

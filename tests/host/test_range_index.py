@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 from muntin.host.errors import KeyTypeError, UnsupportedError, WindowError
 from muntin.host.index import BPlusTree, BurstTrie, CsbTree, Judy, RadixTree, Slices, SortedRuns, TimeKeyed
 from muntin.host.join.range_index import open_window_index
-from muntin.host.native import _core
+from muntin.host.native import INDEXES
 
 needs_judy = pytest.mark.skipif(
-    not _core.has_index("judy"), reason="this build of the core has no Judy arrays (Debian: apt install libjudy-dev)"
+    not INDEXES["judy"].built, reason="this build of the core has no Judy arrays (Debian: apt install libjudy-dev)"
 )
 TREES = [
     BPlusTree(),

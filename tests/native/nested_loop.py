@@ -28,14 +28,24 @@ def wide(value: int) -> tuple[int, int]:
     return value >> 64, value & ((1 << 64) - 1)
 
 
-def open_engine(*, bands: Any = (), within: tuple[int, int] | None = None, **options: Any) -> _core.Engine:
+#: Options of engines, beside those of indexes.
+OF_ENGINES = ("task_size", "blocking", "locks", "schedule", "queue_tasks", "behind_rows")
+
+
+def open_engine(
+    *, bands: Any = (), within: tuple[int, int] | None = None, splitjoin: dict[str, Any] | None = None, **options: Any
+) -> _core.Engine:
     """An engine of the core, bands and times in plain integers; options that are not its own are the index's."""
-    own = ("key_bits", "index", "window", "self_join", "isa", "splitjoin", "engine")
+    own = ("key_bits", "index", "window", "self_join", "isa", "engine")
+    of_engine = {name: options.pop(name) for name in OF_ENGINES if name in options}
+    if splitjoin is not None:
+        options["engine"], of_engine = "splitjoin", splitjoin
     if options["key_bits"] == 128:
         bands = [(low << WIDER_BY, high << WIDER_BY) for low, high in bands]
-    parameters = {name: float(options.pop(name)) for name in list(options) if name not in own}
+    parameters = {name: options.pop(name) for name in list(options) if name not in own}
     return _core.Engine(
         parameters=parameters,
+        options=of_engine,
         bands=[(wide(low), wide(high)) for low, high in bands],
         within=None if within is None else (wide(within[0]), wide(within[1])),
         **{"index": "sorted_runs", **options},

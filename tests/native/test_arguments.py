@@ -51,6 +51,13 @@ REFUSED: dict[str, tuple[Any, type[Exception]]] = {
     ),
     "no key bits": (lambda: engine(key_bits=None), TypeError),
     "index": (lambda: engine(index="b_tree"), ValueError),
+    "an option of another index": (lambda: engine(leaf_rows=4), ValueError),
+    "an option of the wrong type": (lambda: engine(growth=2.5), ValueError),
+    "an option that is no number": (lambda: engine(growth=None), TypeError),
+    "an option of no engine": (lambda: engine(task_size=4), ValueError),
+    "an option of an index within none": (lambda: engine(**{"of.growth": 4}), ValueError),
+    "slices of none": (lambda: engine(index="slices"), ValueError),
+    "slices of slices": (lambda: engine(index="slices/slices"), ValueError),
     "no index": (lambda: engine(index=None), TypeError),
     "instruction set": (lambda: engine(isa="v9"), ValueError),
     "instruction set by name": (lambda: _core.isa("sse"), ValueError),
@@ -147,7 +154,7 @@ def test_rows_of_earlier_steps_are_refused_and_change_nothing(within: tuple[int,
     assert sorted(zip(probing.tolist(), stored.tolist(), strict=True))[-1] == (2, 22)
 
 
-@pytest.mark.parametrize("growth", [2**32, 2**60, 2**64 - 1])
+@pytest.mark.parametrize("growth", [2**32, 2**60, 2**63 - 1])
 def test_a_large_growth_does_not_overflow(growth: int) -> None:
     keys = np.arange(5000, dtype=np.int32)
     engine = open_engine(key_bits=32, window=(10**6, 1), bands=[(0, 0)], growth=growth, adaptive=False)

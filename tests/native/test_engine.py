@@ -14,7 +14,10 @@ from hypothesis import HealthCheck, event, example, given, settings
 from hypothesis import strategies as st
 
 from muntin.host.devices.cpu_device import CpuDevice
-from muntin.host.native import _core
+from muntin.host.engine.native_engine import core_index
+from muntin.host.index.specs import INDEXES as INDEX_KINDS
+from muntin.host.index.specs import ORDERED, index_from_dict
+from muntin.host.native import INDEXES, _core
 from tests.native.nested_loop import ISAS, Batch, NestedLoop, in_order, open_engine
 
 #: About the borders of leaves (8 words), lines (8 or 16 leaves), and chunks of probes (2048).
@@ -51,7 +54,7 @@ TEMPORAL = [
     {"index": "slices/im_tree", "stride": 300},
     {"index": "slices/pim_tree", "stride": 500, "of.insertion_depth": 1, "of.merge_ratio": 0.3},
 ]
-if _core.has_index("judy"):
+if INDEXES["judy"].built:
     TEMPORAL += [{"index": "judy"}, {"index": "slices/judy", "stride": 50}]
 
 
@@ -621,14 +624,61 @@ def test_joins_of_several_threads_share_the_pool(streams: int, seed: int, pool: 
 def test_the_build_knows_its_indexes() -> None:
     names = set(CpuDevice.indexes) - {"slices"}  # of another index each
     assert len(names) > 12
-    assert all(_core.has_index(name) for name in names)
-    assert {name for name in names if _core.has_index(name, "shared")} == {
+    assert {name for name in names if "shared" in INDEXES[name].engines} == {
         "bplus_tree",
         "b_chain",
         "ib_chain",
         "im_tree",
         "pim_tree",
     }
-    assert not _core.has_index("nested_loop")
+    assert INDEXES["nested_loop"].engines == ("splitjoin",)
+    assert INDEXES["time_keyed"].engines == ()
+    for name, entry in INDEXES.items():
+        for engine in ("steps", "shared", "splitjoin"):
+            if name in ("slices", "time_keyed") or engine in entry.engines:
+                continue
+            with pytest.raises(ValueError, match=f"no index {name} for the engine {engine}"):
+                _core.Engine(key_bits=64, index=name, window=(5, 5), engine=engine)
+    assert set(INDEXES) == set(INDEX_KINDS)
     with pytest.raises(ValueError, match="no engine rows"):
-        _core.has_index("sorted_runs", "rows")
+        _core.Engine(key_bits=64, index="sorted_runs", window=(5, 5), engine="rows")
+
+
+@pytest.mark.parametrize("name", sorted(INDEXES))
+def test_what_users_set_of_an_index_is_what_the_core_reads(name: str) -> None:
+    """Under each engine and as a slice: an option that the core does not know, or of another type, is refused."""
+    entry = INDEXES[name]
+    parts = [index_from_dict({"name": "slices", "of": {"name": name}})] if entry.slice and entry.built else []
+    for index in [INDEX_KINDS[name](), *parts]:
+        own, options = core_index(index)
+        names = "|".join(("no_such", *(option.removeprefix("of.") for option in options)))
+        for engine in INDEXES[index.name].engines:
+            _core.Engine(key_bits=64, index=own, parameters=options, window=(9, 9), engine=engine)
+            for other in ({"no_such": 1}, *({option: "x"} for option in options)):
+                with pytest.raises(ValueError, match=names):
+                    _core.Engine(key_bits=64, index=own, parameters=options | other, window=(9, 9), engine=engine)
+
+
+@pytest.mark.parametrize("name", sorted(INDEXES))
+def test_what_an_index_says_it_can_do_it_does(name: str) -> None:
+    entry, inner = INDEXES[name], "/csb_tree" if name in ("slices", "time_keyed") else ""
+    for bits in (32, 64, 128):
+        if "steps" not in entry.engines:
+            continue
+        opened = {"key_bits": bits, "index": name + inner, "window": (9, 9), "bands": [((0, 0), (0, 0))]}
+        if bits not in entry.key_bits:
+            with pytest.raises(ValueError, match=f"keys of {'128' if bits == 128 else '64'} bits"):
+                _core.Engine(**opened)
+            continue
+        engine = _core.Engine(**opened, recording=entry.ranges)
+        if not entry.ranges:
+            none = _core.Input(np.zeros((0, 2), np.uint64) if bits == 128 else np.zeros(0, f"int{bits}"))
+            with pytest.raises(ValueError, match="ranges are of sorted runs"):
+                engine.step(none, none, ranges=True)
+    searched = {"key_bits": 32, "index": name + inner, "parameters": {}, "span": 9, "value": 1}
+    if entry.built and (entry.ordered or inner):
+        assert _core.RangeIndex(**searched).rows == 0
+    else:
+        with pytest.raises(ValueError, match="index"):
+            _core.RangeIndex(**searched)
+    assert entry.ordered == (name in ORDERED)

@@ -18,10 +18,10 @@ from tests.native.test_engine import Call, Query, Streams, calls, finish, querie
 INDEXES: dict[str, dict[str, Any]] = {
     "pim_tree": {"index": "pim_tree", "insertion_depth": 2, "merge_ratio": 0.05},
     "pim_tree-behind": {"index": "pim_tree", "insertion_depth": 2, "merge_ratio": 0.05, "behind_rows": 1},
-    "pim_tree-blocking": {"index": "pim_tree", "insertion_depth": 1, "merge_ratio": 0.05, "blocking": 1},
+    "pim_tree-blocking": {"index": "pim_tree", "insertion_depth": 1, "merge_ratio": 0.05, "blocking": True},
     "im_tree": {"index": "im_tree", "merge_ratio": 0.05},
     "im_tree-behind": {"index": "im_tree", "merge_ratio": 0.05, "behind_rows": 1},
-    "im_tree-blocking": {"index": "im_tree", "merge_ratio": 0.05, "blocking": 1},
+    "im_tree-blocking": {"index": "im_tree", "merge_ratio": 0.05, "blocking": True},
     "bplus_tree": {"index": "bplus_tree"},
     "b_chain": {"index": "b_chain", "length": 3},
     "ib_chain": {"index": "ib_chain", "length": 2},
@@ -313,10 +313,16 @@ def test_trees_and_chains_are_what_their_names_say(
 ) -> None:
     """After every step; rows of one side alone, so that nothing but the structure is at work."""
     rng, total = np.random.default_rng(sum(batches)), 0
-    parameters = {"merge_ratio": ratio, "insertion_depth": depth, "length": length, "engine": engine}
-    names = ("pim_tree", "im_tree", "bplus_tree", "b_chain", "ib_chain")
+    parameters: dict[str, dict[str, Any]] = {
+        "pim_tree": {"merge_ratio": ratio, "insertion_depth": depth},
+        "im_tree": {"merge_ratio": ratio},
+        "bplus_tree": {},
+        "b_chain": {"length": length},
+        "ib_chain": {"length": length},
+    }
     engines = {
-        name: open_engine(key_bits=32, window=(window, 1), bands=[(0, 0)], index=name, **parameters) for name in names
+        name: open_engine(key_bits=32, window=(window, 1), bands=[(0, 0)], index=name, engine=engine, **own)
+        for name, own in parameters.items()
     }
     merged = max(64, int(ratio * window))
     for size in batches:

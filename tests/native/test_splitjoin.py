@@ -6,6 +6,7 @@ import dataclasses
 import gc
 import os
 import threading
+from typing import Any
 
 import numpy as np
 import pytest
@@ -32,8 +33,8 @@ class Shape:
     schedule: int = 0
     timed: bool = False
 
-    def options(self) -> dict[str, int]:
-        return {name: int(value) for name, value in dataclasses.asdict(self).items()}
+    def options(self) -> dict[str, Any]:
+        return dataclasses.asdict(self) | {"order": ("none", "outer", "inner")[self.order]}
 
 
 shapes = st.builds(
@@ -50,7 +51,7 @@ local_indexes = st.sampled_from(
     ["nested_loop", "nested_loop", "nested_loop", "sorted_runs", "sorted_array", "auto", "auto", "auto"]
 )
 #: As what the core's "auto" is opened: it changes its structure every few rows, whatever is faster.
-RESTLESS = {"border_rows": 3, "restless": 1}
+RESTLESS = {"border_rows": 3, "restless": True}
 
 
 def opened(query: Query, shape: Shape, index: str) -> _core.Engine:

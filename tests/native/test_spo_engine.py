@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from muntin.host.index import SpoJoin
 from muntin.host.native import _core
 from tests.native.nested_loop import ISAS, wide
 
@@ -52,8 +53,8 @@ def queries(draw: st.DrawFn) -> Query:
         parameters={
             "slide": slide,
             "sub_intervals": draw(st.integers(1, 4)),
-            "mutable_hash": draw(st.integers(0, 1)),
-            "immutable": draw(st.integers(0, 3)),
+            "mutable": draw(st.sampled_from(SpoJoin.MUTABLE)),
+            "immutable": draw(st.sampled_from(SpoJoin.IMMUTABLE)),
         },
         counting=draw(st.booleans()),
         isa=draw(st.sampled_from(ISAS)),
@@ -213,7 +214,7 @@ def check_figures(engine: _core.Engine, query: Query, side: int) -> None:
 
 def test_what_it_tells_of_its_inside(seed: int) -> None:
     """Ten merges of a hundred rows a side: rows that come with the last one of a run meet it once it is built."""
-    parameters = {"slide": 200, "sub_intervals": 2, "mutable_hash": 0, "immutable": 1}
+    parameters = {"slide": 200, "sub_intervals": 2, "immutable": "po_join_bits"}
     query = Query([[(-3, 3)], [(0, FAR)]], (False, False), (2000, 2000), None, 12, False, parameters, True, ISAS[-1])
     engine, rng = open_engine(query), np.random.default_rng(seed)
     for step in range(20):
@@ -239,7 +240,7 @@ def test_the_least_selective_condition_is_not_scanned(seed: int) -> None:
     """A run made after probes scans the condition that they found least by; the result is that of the other order."""
     counts = []
     for bands in ([[(-FAR, FAR)], [(0, 0)]], [[(0, 0)], [(-FAR, FAR)]]):
-        parameters = {"slide": 64, "sub_intervals": 1, "mutable_hash": 0, "immutable": 0}
+        parameters = {"slide": 64, "sub_intervals": 1}
         query = Query(bands, (False, False), (1000, 1000), None, 12, False, parameters, True, ISAS[-1])
         engine, rng = open_engine(query), np.random.default_rng(seed)
         found = []

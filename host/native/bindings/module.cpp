@@ -17,8 +17,8 @@
 #include <tuple>
 
 #include "bindings/bindings.hpp"
-#include "engine/splitjoin_engine.hpp"
-#include "index/temporal_indexes.hpp"
+#include "engine/engine.hpp"
+#include "index/registry.hpp"
 
 namespace nb = nanobind;
 
@@ -137,7 +137,7 @@ nb::capsule own(Block&& block) {
 
 class PyEngine {
  public:
-  PyEngine(size_t key_bytes, std::unique_ptr<EngineBase> engine, bool timed)
+  PyEngine(size_t key_bytes, std::unique_ptr<Engine> engine, bool timed)
       : key_bytes_(key_bytes), timed_(timed), engine(std::move(engine)) {}
 
   // For each side (probing, stored); with `whole` left and right rows of all pairs in one piece, those that left rows
@@ -148,7 +148,10 @@ class PyEngine {
   nb::tuple step(const PyInput& left, const PyInput& right, bool counting, bool whole, bool probing, int threads,
                  const std::optional<bool>& ranges, const PyInput* stored_left, const PyInput* stored_right,
                  uint64_t most) {
-    const Form form = ranges ? (*ranges ? Form::kAllRanges : Form::kRanges) : counting ? Form::kCounts : Form::kPairs;
+    const Want want = !probing   ? Want::kNothing
+                      : ranges   ? (*ranges ? Want::kAllRanges : Want::kRanges)
+                      : counting ? Want::kCounts
+                                 : Want::kPairs;
     const Turn turn(busy_);
     const bool apart = stored_left != nullptr;
     if (apart != (stored_right != nullptr)) throw nb::value_error("stored rows are given for both sides, or for none");
@@ -158,15 +161,16 @@ class PyEngine {
         throw nb::type_error("times come with rows of time windows, and no others");
       }
     }
-    const Input inputs[2] = {left.input, right.input};
-    const Input stored[2] = {apart ? stored_left->input : Input{}, apart ? stored_right->input : Input{}};
+    const StepRequest request{.probes = {&left.input, &right.input},
+                              .stores = {apart ? &stored_left->input : &left.input, apart ? &stored_right->input : &right.input},
+                              .want = want, .threads = threads, .poll = poll, .max_pairs = most};
     Result result;
     bool interrupted = false;
     {
       const nb::gil_scoped_release release;
       const auto* const outer = std::exchange(stopped, &stop_);  // a signal's handler may call another engine
       try {
-        result = engine->step(inputs, apart ? stored : inputs, form, probing, threads, poll, most);
+        result = engine->step(request);
       } catch (const Interrupted&) {
         interrupted = true;
       } catch (...) {
@@ -218,12 +222,12 @@ class PyEngine {
   void stop() { stop_.store(true); }
 
   // The engine, for a call on one side.
-  EngineBase& of(int side) const {
+  Engine& of(int side) const {
     if (side != 0 && side != 1) throw nb::index_error("a side is 0 or 1");
     return *engine;
   }
 
-  std::unique_ptr<EngineBase> engine;
+  std::unique_ptr<Engine> engine;
   std::atomic<bool> busy_{false}, stop_{false};
 };
 
@@ -233,75 +237,52 @@ const KernelTable& kernels(const std::optional<std::string>& isa) {
   return *table;
 }
 
-// The index of this name for an engine; null: this build has none.
-const IndexKind* find_index(const std::string& name, const std::string& engine) {
-  std::vector<const std::vector<IndexKind>*> families = {&kSortedIndexes, &kPanJoinIndexes, &kPimIndexes,
-                                                         &kTemporalIndexes, &kConjunctionIndexes};
-  if (engine == "shared") {
-    families = {&kSharedIndexes};
-  } else if (engine != "steps") {
-    throw nb::value_error(("there is no engine " + engine).c_str());
-  }
-  for (const auto* kinds : families) {
-    for (const IndexKind& kind : *kinds) {
-      if (name == kind.name) return &kind;
-    }
-  }
-  return nullptr;
+using Bands = std::vector<std::pair<Long, Long>>;
+
+Condition condition(const Bands& bands) {
+  Condition condition;
+  for (const auto& [low, high] : bands) condition.bands.push_back({wide(low), wide(high)});
+  return condition;
 }
 
-const IndexKind& index_kind(const std::string& name, const std::string& engine) {
-  const IndexKind* kind = find_index(name, engine);
-  if (kind == nullptr) throw nb::value_error(("there is no index " + name + " for the engine " + engine).c_str());
-  return *kind;
+// The engine of this name over an index.
+std::unique_ptr<Engine> open(const std::string& engine, const Opening& opening) {
+  const IndexEntry& entry = index_entry(opening.index.name);
+  const std::vector<std::string> engines = entry.engines();
+  if (engine != "steps" && engine != "shared" && engine != "splitjoin") throw nb::value_error(("there is no engine " + engine).c_str());
+  if (std::find(engines.begin(), engines.end(), engine) == engines.end()) {
+    throw nb::value_error(("there is no index " + opening.index.name + " for the engine " + engine).c_str());
+  }
+  if (opening.key_bytes == 16 && (engine != "steps" || entry.make_128 == nullptr)) {
+    throw nb::value_error(("the index " + opening.index.name + " has no keys of 128 bits for the engine " + engine).c_str());
+  }
+  if (engine == "shared") return entry.shared(opening);
+  if (engine == "splitjoin") return open_split_join(opening);
+  return entry.conjunction ? entry.conjunction(opening) : open_batched(opening);
 }
 
 std::unique_ptr<PyEngine> open_engine(int key_bits, const std::string& index, std::pair<int64_t, int64_t> window,
-                                      std::optional<std::pair<Long, Long>> within,
-                                      const std::vector<std::pair<Long, Long>>& bands, bool self_join,
-                                      const std::vector<std::vector<std::pair<Long, Long>>>& others,
-                                      const std::map<std::string, double>& parameters,
+                                      std::optional<std::pair<Long, Long>> within, const Bands& bands, bool self_join,
+                                      const std::vector<Bands>& others, const Options::Map& parameters,
                                       const std::optional<std::string>& isa, const std::string& engine,
-                                      const std::optional<std::map<std::string, int64_t>>& splitjoin) {
-  Settings settings{{window.first, window.second}, 0, 0, self_join, {}, {}};
+                                      const Options::Map& options, bool recording) {
+  Window both{{window.first, window.second}, 0, 0, self_join};
   if (within) {
-    settings.time_low = wide(within->first);
-    settings.time_high = wide(within->second);
+    both.low = wide(within->first);
+    both.high = wide(within->second);
     if (window.first != 0 || window.second != 0) throw nb::value_error("a window is of rows or of time, not of both");
   } else if (window.first < 1 || window.second < 1) {
     throw nb::value_error("a count window has at least one row");
   }
-  for (const auto& [low, high] : bands) settings.bands.push_back({wide(low), wide(high)});
-  for (const auto& other : others) {
-    auto& held = settings.others.emplace_back();
-    for (const auto& [low, high] : other) held.push_back({wide(low), wide(high)});
-  }
   if (key_bits != 32 && key_bits != 64 && key_bits != 128) throw nb::value_error("keys have 32, 64 or 128 bits");
-  const size_t slash = index.find('/');
-  const std::string own = index.substr(0, slash);
-  const Opening opening{kernels(isa), settings, parameters, slash == std::string::npos ? "" : index.substr(slash + 1)};
-  if (splitjoin) {
-    if (key_bits == 128) throw nb::value_error("join cores have keys of 32 or 64 bits");
-    const auto option = [&](const char* name, int64_t otherwise) {
-      const auto at = splitjoin->find(name);
-      return at == splitjoin->end() ? otherwise : at->second;
-    };
-    const SplitJoinSettings options{static_cast<size_t>(option("cores", 1)), static_cast<size_t>(option("fan_out", 2)),
-                                    static_cast<size_t>(option("queue_rows", 1024)), option("active", 0) != 0,
-                                    static_cast<PairOrder>(option("order", 0)), option("every", 1),
-                                    option("timed", 0) != 0, static_cast<uint64_t>(option("schedule", 0))};
-    std::vector<const IndexKind*> locals;
-    for (const char* name : {"sorted_runs", "rap_table", "wib_tree", "bplus_tree"}) {
-      if (own == "auto") locals.push_back(&index_kind(name, "steps"));
-    }
-    if (own != "auto" && own != "nested_loop") locals.push_back(&index_kind(own, "steps"));
-    return std::make_unique<PyEngine>(key_bits / 8, open_splitjoin(options, key_bits / 8, locals, opening),
-                                      within.has_value());
-  }
-  const IndexKind& kind = index_kind(own, engine);
-  const OpenEngine open = key_bits == 32 ? kind.open_32 : key_bits == 64 ? kind.open_64 : kind.open_128;
-  if (open == nullptr) throw nb::value_error(("the index " + own + " has no keys of 128 bits").c_str());
-  return std::make_unique<PyEngine>(key_bits / 8, open(opening), within.has_value());
+  Opening opening{.kernels = kernels(isa), .key_bytes = static_cast<size_t>(key_bits / 8), .window = both,
+                  .condition = condition(bands), .others = {}, .index = IndexSpec::parse(index, parameters),
+                  .options = Options(options), .recording = recording};
+  for (const Bands& other : others) opening.others.push_back(condition(other));
+  std::unique_ptr<Engine> opened = open(engine, opening);
+  opening.index.check_read();
+  opening.options.check_read("the engine " + engine);
+  return std::make_unique<PyEngine>(opening.key_bytes, std::move(opened), within.has_value());
 }
 
 }  // namespace
@@ -325,12 +306,28 @@ NB_MODULE(_core, m) {
   takes(std::type_identity<Array<int64_t>>());
   takes(std::type_identity<WideKeys>());
 
+  m.def("indexes", [] {
+    nb::list entries;
+    for (const IndexEntry& entry : index_entries()) {
+      nb::dict fields;
+      fields["name"] = entry.name;
+      fields["engines"] = nb::tuple(nb::cast(entry.engines()));
+      fields["key_bits"] = nb::tuple(nb::cast(entry.key_bits()));
+      fields["ranges"] = entry.ranges;
+      fields["slice"] = entry.slice;
+      fields["ordered"] = entry.ordered;
+      fields["built"] = entry.built;
+      entries.append(fields);
+    }
+    return entries;
+  }, nb::sig("def indexes() -> list[dict[str, typing.Any]]"), "All indexes: what `muntin.host.native.CoreIndex` is made of.");
+
   nb::exception<TooManyPairs>(m, "TooManyPairs", PyExc_MemoryError);
   nb::class_<PyEngine>(m, "Engine", "Both windows of one join. One call at a time.")
       .def(nb::new_(&open_engine), nb::kw_only(), "key_bits"_a, "index"_a, "window"_a = std::pair<int64_t, int64_t>(0, 0),
-           "within"_a = nb::none(), "bands"_a = std::vector<std::pair<Long, Long>>(), "self_join"_a = false,
-           "others"_a = std::vector<std::vector<std::pair<Long, Long>>>(), "parameters"_a = std::map<std::string, double>(), "isa"_a = nb::none(), "engine"_a = "steps",
-           "splitjoin"_a = nb::none())
+           "within"_a = nb::none(), "bands"_a = Bands(), "self_join"_a = false, "others"_a = std::vector<Bands>(),
+           "parameters"_a = Options::Map(), "isa"_a = nb::none(), "engine"_a = "steps", "options"_a = Options::Map(),
+           "recording"_a = false)
       .def("step", &PyEngine::step, "left"_a, "right"_a, nb::kw_only(), "counting"_a = false, "whole"_a = false,
            "probing"_a = true, "threads"_a = 1 << 20, "ranges"_a = nb::none(), "stored_left"_a = nb::none(),
            "stored_right"_a = nb::none(), "most"_a = kAnyPairs)
@@ -376,8 +373,6 @@ NB_MODULE(_core, m) {
   bind_aggregate_window(m);
   bind_gather(m);
   bind_numpy_memory(m);
-  m.def("has_index", [](const std::string& name, const std::string& engine) { return find_index(name, engine) != nullptr; },
-        "name"_a, "engine"_a = "steps", "Whether this build has an index for an engine.");
   m.def("set_threads", [](int count) {
     if (count < 1) throw nb::value_error("there is at least one thread");
     const nb::gil_scoped_release release;

@@ -11,13 +11,11 @@
 #include <nanobind/stl/variant.h>
 #include <nanobind/stl/vector.h>
 
-#include <condition_variable>
-#include <mutex>
 #include <optional>
-#include <thread>
 
 #include "bindings/bindings.hpp"
-#include "index/temporal_indexes.hpp"
+#include "index/range_search.hpp"
+#include "index/registry.hpp"
 
 namespace nb = nanobind;
 
@@ -34,77 +32,6 @@ Numbers numbers(std::vector<int64_t>&& values) {
   return Numbers(held->data(), {held->size()}, owner);
 }
 
-// An iterator by thread and buffer: a mapper runs in a thread of its own and fills one buffer while the other is read.
-//
-// Source: the partitioned temporal window index, section 3.2.
-template <class Key>
-class ThreadCursor final : public RangeCursor<Key> {
- public:
-  ThreadCursor(const AnyIndex<Key>& index, Key low, Key high) : producer_([this, &index, low, high] {
-    try {
-      index.visit(low, high, [this](Key key, int64_t row) {
-        filling_.push_back({key, row});
-        return filling_.size() < kBuffer || hand_over(false);
-      });
-    } catch (...) {
-      error_ = std::current_exception();
-    }
-    hand_over(true);
-  }) {}
-  ~ThreadCursor() override {
-    {
-      const std::lock_guard lock(mutex_);
-      stopped_ = true;
-    }
-    changed_.notify_all();
-    producer_.join();
-  }
-  bool next(Key& key, int64_t& row) override {
-    if (at_ == reading_.size() && !fetch()) return false;
-    std::tie(key, row) = reading_[at_++];
-    return true;
-  }
-
- private:
-  static constexpr size_t kBuffer = 4096;
-  using Entries = std::vector<std::pair<Key, int64_t>>;
-
-  // The producer's: gives its buffer to the reader, who must have taken the one before. False: there is no reader left.
-  bool hand_over(bool last) {
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [this] { return stopped_ || !full_; });
-    if (stopped_) return false;
-    full_buffer_.swap(filling_);
-    filling_.clear();
-    full_ = true;
-    ended_ = last;
-    changed_.notify_all();
-    return true;
-  }
-  bool fetch() {
-    while (true) {
-      std::unique_lock lock(mutex_);
-      if (done_) return false;
-      changed_.wait(lock, [this] { return full_; });
-      reading_.swap(full_buffer_);
-      at_ = 0;
-      full_ = false;
-      done_ = ended_;
-      changed_.notify_all();
-      if (done_ && error_) std::rethrow_exception(error_);
-      if (!reading_.empty()) return true;
-    }
-  }
-
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  Entries filling_, full_buffer_, reading_;  // the producer's, the one between, the reader's
-  size_t at_ = 0;
-  bool full_ = false, ended_ = false, done_ = false, stopped_ = false;
-  std::exception_ptr error_;
-  std::thread producer_;  // the last: it uses the others
-};
-
 // Both widths of keys behind one class.
 class RangeBase {
  public:
@@ -117,11 +44,13 @@ class RangeBase {
 template <class Key>
 class Range final : public RangeBase {
  public:
-  explicit Range(std::unique_ptr<AnyIndex<Key>> index) : index(std::move(index)) {}
+  Range(const IndexSpec& spec, const Making& making) : index(make_index<Key>(spec, making)), search(index->range_search()) {
+    if (search == nullptr) throw std::invalid_argument("the index " + spec.name + " is not searched by ranges of keys");
+  }
   void fold(int64_t low, int64_t high, RangeTotals& totals, const std::string& way) const override {
     const auto [first, last] = std::pair(static_cast<Key>(low), static_cast<Key>(high));
     if (way == "mapper") {
-      index->fold(first, last, totals);
+      search->fold(first, last, totals);
       return;
     }
     const auto cursor = open(first, last, way);
@@ -130,7 +59,7 @@ class Range final : public RangeBase {
     while (cursor->next(key, row)) totals.add(row);
   }
   bool visit(int64_t low, int64_t high, const std::function<bool(int64_t, int64_t)>& f) const override {
-    return index->visit(static_cast<Key>(low), static_cast<Key>(high), [&](Key key, int64_t row) { return f(key, row); });
+    return search->visit(static_cast<Key>(low), static_cast<Key>(high), [&](Key key, int64_t row) { return f(key, row); });
   }
   std::unique_ptr<RangeCursor<int64_t>> cursor(int64_t low, int64_t high, const std::string& way) const override {
     auto inner = open(static_cast<Key>(low), static_cast<Key>(high), way);
@@ -141,7 +70,8 @@ class Range final : public RangeBase {
     }
   }
 
-  const std::unique_ptr<AnyIndex<Key>> index;
+  const std::unique_ptr<WindowIndex<Key>> index;
+  RangeSearch<Key>* const search;  // of the index
 
  private:
   class Widened final : public RangeCursor<int64_t> {
@@ -158,31 +88,30 @@ class Range final : public RangeBase {
     std::unique_ptr<RangeCursor<Key>> inner_;
   };
   std::unique_ptr<RangeCursor<Key>> open(Key low, Key high, const std::string& way) const {
-    if (way == "thread") return std::make_unique<ThreadCursor<Key>>(*index, low, high);
-    if (way == "iterator") return index->cursor(low, high, Scan::kPlace);
-    if (way == "root") return index->cursor(low, high, Scan::kRoot);
+    if (way == "thread") return std::make_unique<ThreadCursor<Key>>(*search, low, high);
+    if (way == "iterator") return search->cursor(low, high, Scan::kPlace);
+    if (way == "root") return search->cursor(low, high, Scan::kRoot);
     throw std::invalid_argument("a range is read by mapper, iterator, root or thread");
   }
 };
 
 class PyRangeIndex {
  public:
-  PyRangeIndex(int key_bits, const std::string& name, const std::map<std::string, double>& parameters, int64_t span, int value) : kind_(value) {
-    const size_t slash = name.find('/');
-    Settings settings{{0, 0}, 0, span, false, {}, {}};
-    const KernelTable* kernels = choose_kernels(nullptr);
-    const Opening opening{*kernels, settings, parameters, slash == std::string::npos ? "" : name.substr(slash + 1)};
+  PyRangeIndex(int key_bits, const std::string& name, const Options::Map& parameters, int64_t span, int value) : kind_(value) {
+    const IndexSpec spec = IndexSpec::parse(name, parameters);
+    const Making making{.kernels = *choose_kernels(nullptr), .time_width = span, .searched = true};
     if (key_bits == 32) {
-      narrow_ = std::make_unique<Range<int32_t>>(open_range_index<int32_t>(name.substr(0, slash), opening));
+      narrow_ = std::make_unique<Range<int32_t>>(spec, making);
     } else {
-      wide_ = std::make_unique<Range<int64_t>>(open_range_index<int64_t>(name.substr(0, slash), opening));
+      wide_ = std::make_unique<Range<int64_t>>(spec, making);
     }
-    sliced_ = name.starts_with("slices");
+    spec.check_read();
+    sliced_ = spec.name == "slices";
   }
 
   template <class Key>
   void insert(const Array<Key>& keys, const Array<int64_t>& times, const std::optional<Array<int64_t>>& values) {
-    auto& index = *ranges<Key>().index;
+    Range<Key>& range = ranges<Key>();
     const size_t count = keys.size();
     if (times.size() != count || (values && values->size() != count) || values.has_value() != (kind_ > RangeTotals::kRows)) {
       throw nb::value_error("each row has a key, a time and, where the index holds values, a value");
@@ -191,18 +120,18 @@ class PyRangeIndex {
     const nb::gil_scoped_release release;
     times_.put(nullptr, arrived_, times.data(), count);
     if (values) values_.put(nullptr, arrived_, values->data(), count);
-    index.put(keys.data(), times.data(), count, arrived_);
+    range.search->put(keys.data(), times.data(), count, arrived_);
     arrived_ += static_cast<int64_t>(count);
-    settle(index, count);
+    settle(*range.index, count);
   }
 
   void expire(int64_t limit) {
     const Turn turn(busy_);
     const nb::gil_scoped_release release;
     if (narrow_) {
-      let_go(*narrow_->index, limit);
+      drop(*narrow_->index, limit);
     } else {
-      let_go(*wide_->index, limit);
+      drop(*wide_->index, limit);
     }
     filtered_ = true;
     limit_ = std::max(limit_, limit);
@@ -215,7 +144,7 @@ class PyRangeIndex {
     {
       const Turn turn(busy_);
       const nb::gil_scoped_release release;
-      ranges<Key>().index->find(keys.data(), keys.size(), rows.data(), at ? at->data() : nullptr, times_);
+      ranges<Key>().search->find(keys.data(), keys.size(), rows.data(), at ? at->data() : nullptr, times_);
       for (int64_t& row : rows) {
         if (row >= 0 && sliced_ && filtered_ && times_.of(row) <= limit_) row = -1;
       }
@@ -291,7 +220,7 @@ class PyRangeIndex {
     return *range;
   }
   template <class Key>
-  void let_go(AnyIndex<Key>& index, int64_t limit) {
+  void drop(WindowIndex<Key>& index, int64_t limit) {
     if (sliced_) {
       index.expire_times(limit, times_);  // whole slices
     } else {
@@ -302,7 +231,7 @@ class PyRangeIndex {
     values_.trim(oldest);
   }
   template <class Key>
-  static void settle(AnyIndex<Key>& index, size_t count) {
+  static void settle(WindowIndex<Key>& index, size_t count) {
     for (size_t pieces; (pieces = index.plan(std::max<size_t>(1 << 15, 16 * count))) > 0;) {
       for (size_t piece = 0; piece < pieces; ++piece) index.work(piece);
       index.settle();
@@ -361,7 +290,7 @@ class PyCursor {
 void bind_range_index(nb::module_& m) {
   using namespace nb::literals;
   nb::class_<PyRangeIndex>(m, "RangeIndex", "An index over one stream's time window, with range search. One call at a time.")
-      .def(nb::init<int, const std::string&, const std::map<std::string, double>&, int64_t, int>(), nb::kw_only(),
+      .def(nb::init<int, const std::string&, const Options::Map&, int64_t, int>(), nb::kw_only(),
            "key_bits"_a, "index"_a, "parameters"_a, "span"_a, "value"_a)
       .def("insert", &PyRangeIndex::insert<int32_t>, "keys"_a.noconvert(), "times"_a.noconvert(), "values"_a.noconvert() = nb::none())
       .def("insert", &PyRangeIndex::insert<int64_t>, "keys"_a.noconvert(), "times"_a.noconvert(), "values"_a.noconvert() = nb::none())

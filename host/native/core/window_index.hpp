@@ -3,9 +3,9 @@
 
 #include <algorithm>
 #include <atomic>
-#include <concepts>
 #include <cstring>
 #include <exception>
+#include <functional>
 #include <limits>
 #include <map>
 #include <memory>
@@ -433,26 +433,63 @@ using Figures = std::map<std::string, std::variant<int64_t, double, std::vector<
 
 inline constexpr size_t kPieceRows = 1 << 14;  // of a piece of the work that an index puts off, at most
 
-// The index over one side's window. One that wants to know the times of rows takes `times` with those that it inserts.
-template <class Index>
-concept WindowIndex = requires(Index& index, const Index& same, Run<typename Index::Key>&& run,
-                               const ProbesOf<WordOf<typename Index::Key>>& probes, const Scope& scope,
-                               Matches& matches, const Times& times, int64_t number, size_t size) {
-  typename Index::Key;
-  // the rows of a step, sorted; all later than those before
-  requires requires { index.insert(std::move(run)); } || requires { index.insert(std::move(run), times); };
-  same.probe(probes, scope, matches);           // adds to matches; from several threads at once
-  index.expire_rows(number);                    // no probe will see rows before this number
-  index.expire_times(number, times);            // no probe will see rows of this time or earlier
-  index.purge(number, times);                   // the same, and every such row leaves now
-  index.plan(size);                             // prepares work worth so many rows; returns the number of pieces
-  index.work(size);                             // does one piece; several threads at once
-  index.settle();                               // after all pieces
-  { same.rows() } -> std::convertible_to<size_t>;
-  { same.bytes() } -> std::convertible_to<size_t>;
-  { same.oldest(number) } -> std::convertible_to<int64_t>;  // least arrival number stored, or `number`
-  { same.runs() } -> std::convertible_to<size_t>;           // that a probe may meet
-  { same.figures() } -> std::convertible_to<Figures>;
+// What has made a run, or ended one: enough to follow all runs from the rows that came.
+struct RunEvent {
+  enum Kind : int64_t {
+    kRows,   // of the rows with numbers from `first` to `second`
+    kMerge,  // of the runs `first`, the elder, and `second`, which end
+    kPast,   // of the rows of the run `first`, which ends, with times past `second`
+    kDrop,   // none: this run ends
+  };
+  int64_t kind, run, first, second;
+};
+
+// Sorted runs that a probe's result can name.
+template <class Key>
+class NumberedRuns {
+ public:
+  // Calls `take(number, run)` for each run. Numbers are never given twice.
+  virtual void each_run(const std::function<void(int64_t, const Run<Key>&)>& take) const = 0;
+  virtual int64_t next_run() const = 0;
+  virtual std::vector<RunEvent> take_events() = 0;
+
+ protected:
+  ~NumberedRuns() = default;
+};
+
+template <class Key>
+class RangeSearch;  // index/range_search.hpp
+
+// The index over one side's window. A call is for the rows of a step or for a chunk of its probes, never for one row, so
+// that what a virtual call costs does not count.
+template <class K>
+class WindowIndex {
+ public:
+  using Key = K;
+  using Probes = ProbesOf<WordOf<Key>>;
+
+  virtual ~WindowIndex() = default;
+  // The rows of a step, sorted; all later than those before. `times` are those of all rows stored, these included.
+  virtual void insert(Run<Key>&& run, const Times& times) = 0;
+  virtual void probe(const Probes& probes, const Scope& scope, Matches& matches) const = 0;  // by several threads at once
+  virtual void observe(size_t /* probes */, size_t /* pairs */) {}  // a step of so many rows has found so many pairs
+  virtual void expire_rows(int64_t before) = 0;                        // no probe will see rows before this number
+  virtual void expire_times(int64_t limit, const Times& times) = 0;    // nor rows of this time or earlier
+  virtual void purge(int64_t limit, const Times& times) = 0;           // the same, and every such row leaves now
+  // Work that an index puts off: prepares what is worth so many rows, and gives the number of pieces; does one of them, by
+  // several threads at once; after all of them. `behind`: more is due than the last plan held.
+  virtual size_t plan(size_t /* budget */) { return 0; }
+  virtual void work(size_t /* piece */) {}
+  virtual void settle() {}
+  virtual bool behind() const { return false; }
+  virtual size_t rows() const = 0;
+  virtual size_t bytes() const = 0;
+  virtual size_t runs() const = 0;                     // that a probe may meet
+  virtual int64_t oldest(int64_t none) const = 0;      // least arrival number stored, or `none`
+  virtual Figures figures() const = 0;
+  // Null where the index cannot do it.
+  virtual NumberedRuns<Key>* numbered_runs() { return nullptr; }
+  virtual RangeSearch<Key>* range_search() { return nullptr; }
 };
 
 }  // namespace muntin

@@ -13,6 +13,7 @@
 #include <condition_variable>
 #include <optional>
 
+#include "engine/engine.hpp"
 #include "index/pim_indexes.hpp"
 
 namespace muntin {
@@ -54,46 +55,50 @@ class Histogram {
 };
 
 template <class Index>
-class SharedEngine final : public EngineBase {
+class SharedEngine final : public Engine {
  public:
   using Key = typename Index::Key;
   using Item = typename Index::Item;
 
+  // `make`: an index of what it is made for.
   template <class Make>
   SharedEngine(const Opening& opening, const Make& make)
-      : settings_(opening.settings), task_size_(std::min(opening.number("task_size", 1, 8), kMostTask)),
-        blocking_(opening.parameter("blocking", 0) != 0), concurrency_(opening.parameter("concurrency", -1)),
-        schedule_(static_cast<uint64_t>(opening.parameter("schedule", 0))),
-        slots_(std::min<size_t>(opening.number("queue_tasks", 1, 16), 4096)) {
-    for (int side = 0; side < sides(); ++side) side_[side].index = make(side);
+      : Engine(opening.window), intervals_{opening.condition.of<Key>(0), opening.condition.of<Key>(1)},
+        task_size_(std::min(opening.options.whole("task_size", 1, 8), kMostTask)),
+        locks_(static_cast<Locks>(opening.options.choice("locks", {"with_threads", "always"}))),
+        schedule_(opening.options.whole("schedule", 0, 0)),
+        slots_(std::min<size_t>(opening.options.whole("queue_tasks", 1, 16), 4096)) {
+    for (int side = 0; side < window_.sides(); ++side) {
+      side_[side].index = make({.kernels = opening.kernels, .window_rows = static_cast<size_t>(window_.rows(side)),
+                                .time_width = window_.width()});
+    }
     for (Slot& slot : slots_) slot.rows.resize(task_size_);
+    const bool blocking = opening.options.flag("blocking", false);
     if constexpr (Index::kMerges) {
-      const size_t rows = opening.number("behind_rows", 1, Index::kLeastBehind);
-      for (int side = 0; side < sides() && !blocking_; ++side) side_[side].index->merge_behind(rows, gate_);
+      const size_t rows = opening.options.whole("behind_rows", 1, Index::kLeastBehind);
+      for (int side = 0; side < window_.sides() && !blocking; ++side) side_[side].index->merge_behind(rows, gate_);
     }
   }
   ~SharedEngine() override { gate_->hold(MergeGate::kNone); }
 
   // All pairs count as found by left rows: they stand in the order of arrival of the rows that found them, and those
   // of one row in the order of the stored rows.
-  Result step(const Input (&input)[2], const Input (&storing)[2], Form form, bool probing, int threads, Poll poll,
-              uint64_t most) override {
-    if (&storing != &input) throw std::invalid_argument("rows of this engine probe and are stored");
-    if (form != Form::kPairs && form != Form::kCounts) throw std::invalid_argument("ranges are of sorted runs");
-    const bool counting = form == Form::kCounts;
-    check(input);
+  Result step(const StepRequest& request) override {
+    if (request.apart()) throw std::invalid_argument("rows of this engine probe and are stored");
+    check(request, false);
+    check_order(request);
     ++applied;
     const auto start = Clock::now();
     Result result;
     for (int side = 0; side < 2; ++side) {
-      input_[side] = &input[side];
+      input_[side] = request.probes[side];
       cursor_[side] = seen_[side] = 0;
-      result.counts[side].assign(counting ? input[side].count : 0, 0);
+      result.counts[side].assign(request.counting() ? input_[side]->count : 0, 0);
       counts_[side] = result.counts[side].data();
     }
-    counting_ = counting;
-    probing_ = probing;
-    for (int side = 0; side < sides(); ++side) begin(side);
+    counting_ = request.counting();
+    probing_ = request.probing();
+    for (int side = 0; side < window_.sides(); ++side) begin(side);
     taken_.store(0);
     head_.store(0);
     admitted_ = 0;
@@ -102,17 +107,17 @@ class SharedEngine final : public EngineBase {
     stop_.store(false);
     error_ = nullptr;
     pairs_ = 0;
-    most_pairs_ = most;
+    most_pairs_ = request.max_pairs;
     ++steps_;
-    most_threads_ = threads;
-    locked_ = concurrency_ < 0 ? threads > 1 : concurrency_ != 0;
-    poll_ = poll;
+    most_threads_ = request.threads;
+    locked_ = request.threads > 1 || locks_ == Locks::kAlways;
+    poll_ = request.poll;
     work(0);
     for (std::thread& worker : workers_) worker.join();
     workers_.clear();
     if (error_) std::rethrow_exception(error_);
     propagate();
-    for (int side = 0; side < sides(); ++side) end(side);
+    for (int side = 0; side < window_.sides(); ++side) end(side);
     result.left = std::move(left_);
     result.right = std::move(right_);
     left_ = Block();
@@ -128,14 +133,14 @@ class SharedEngine final : public EngineBase {
     if constexpr (Index::kMerges) {
       gate_->hold(point);
     } else {
-      EngineBase::hold_merges(point);
+      Engine::hold_merges(point);
     }
   }
 
   void arrived(int side, int64_t rows) override {
-    Side& own = side_of(side);
-    own.arrived = std::max(own.arrived, rows);
-    if (!timed()) own.index->expire_rows(own.arrived - window(side));
+    const int stored = window_.stored(side);
+    arrived_[stored] = std::max(arrived_[stored], rows);
+    expire(stored);
   }
   void expire_times(int side, int64_t limit) override {
     side_of(side).index->expire_times(limit, side_of(side).times);
@@ -151,7 +156,7 @@ class SharedEngine final : public EngineBase {
   Figures figures(int side) const override { return side_of(side).index->figures(); }
   size_t bytes() const override {
     size_t bytes = 0;
-    for (int side = 0; side < sides(); ++side) bytes += side_[side].index->bytes() + side_[side].times.bytes();
+    for (int side = 0; side < window_.sides(); ++side) bytes += side_[side].index->bytes() + side_[side].times.bytes();
     return bytes;
   }
 
@@ -193,7 +198,6 @@ class SharedEngine final : public EngineBase {
     std::unique_ptr<Index> index;
     SpinLock index_lock;  // of an index without locks of its own
     Times times;
-    int64_t arrived = 0;
     int64_t base = 0;  // at or before the numbers of all stored rows and of this step's
     std::unique_ptr<std::atomic<bool>[]> indexed;  // by place
     size_t indexed_size = 0;
@@ -231,35 +235,21 @@ class SharedEngine final : public EngineBase {
   int64_t merging() const {
     int64_t some = 0;
     if constexpr (Index::kMerges) {
-      for (int side = 0; side < sides(); ++side) some += side_[side].index->merging();
+      for (int side = 0; side < window_.sides(); ++side) some += side_[side].index->merging();
     }
     return some;
   }
-  int sides() const { return settings_.self_join ? 1 : 2; }
-  bool timed() const { return settings_.window[0] == 0; }
-  Side& side_of(int side) { return side_[settings_.self_join ? 0 : side]; }
-  const Side& side_of(int side) const { return side_[settings_.self_join ? 0 : side]; }
-  // Rows of a side that may be met by the other one, or in either role.
-  int64_t window(int side) const {
-    return settings_.self_join ? std::max(settings_.window[0], settings_.window[1]) : settings_.window[side];
+  Side& side_of(int side) { return side_[window_.stored(side)]; }
+  const Side& side_of(int side) const { return side_[window_.stored(side)]; }
+  void expire(int side) {
+    if (!window_.timed()) side_[side].index->expire_rows(arrived_[side] - window_.rows(side));
   }
-  static int64_t number(const Input& in, size_t place) {
-    return in.rows ? in.rows[place] : in.first_row + static_cast<int64_t>(place);
-  }
-  static int64_t opposite(const Input& in, size_t place) { return in.opposite ? in.opposite[place] : in.same_opposite; }
 
-  void check(const Input (&input)[2]) const {
-    if (settings_.self_join && input[0].count != input[1].count) {
-      throw std::invalid_argument("both sides of a self join are the same rows");
-    }
-    for (int side = 0; side < 2; ++side) {
-      const Input& in = input[side];
-      if (in.count == 0) continue;
-      if (number(in, 0) < side_of(side).arrived) {
-        throw std::invalid_argument("rows must come after those of earlier steps");
-      }
-      for (size_t i = 0; i < in.count; ++i) {
-        if (opposite(in, i) < (i == 0 ? 0 : opposite(in, i - 1))) {
+  // Rows are taken as they have come: no later one came before fewer rows of the other side.
+  static void check_order(const StepRequest& request) {
+    for (const Input* in : request.probes) {
+      for (size_t i = 0; i < in->count; ++i) {
+        if (in->opposite_of(i) < (i == 0 ? 0 : in->opposite_of(i - 1))) {
           throw std::invalid_argument("opposite must be ascending arrival numbers from 0 on");
         }
       }
@@ -277,7 +267,7 @@ class SharedEngine final : public EngineBase {
     for (size_t i = 0; i < in.count; ++i) own.indexed[i].store(false, std::memory_order_relaxed);
     own.edge.store(0);
     own.unneeded.store(needed(side));
-    const int64_t first = in.count > 0 ? number(in, 0) : own.arrived;
+    const int64_t first = in.count > 0 ? in.row(0) : arrived_[side];
     own.base = own.index->rows() > 0 ? own.index->floor() : first;
     if constexpr (Index::kMerges) own.index->begin(first);
   }
@@ -287,11 +277,10 @@ class SharedEngine final : public EngineBase {
     const Input& in = *input_[side];
     own.index->settle();
     if (in.count > 0) {
-      const int64_t last = number(in, in.count - 1);
-      own.arrived = std::max(own.arrived, last + 1);
-      if constexpr (Index::kMerges) own.index->end(last);
+      arrived_[side] = std::max(arrived_[side], in.last_row() + 1);
+      if constexpr (Index::kMerges) own.index->end(in.last_row());
     }
-    if (!timed()) own.index->expire_rows(own.arrived - window(side));
+    expire(side);
   }
 
   void trim(int side) {
@@ -370,7 +359,7 @@ class SharedEngine final : public EngineBase {
       }
       if constexpr (Index::kMerges) {
         int due = -1, late = -1;
-        for (int side = 0; side < sides(); ++side) {
+        for (int side = 0; side < window_.sides(); ++side) {
           const Index& index = *side_[side].index;
           if (index.merged() || index.full()) due = side;
           if (index.overfull()) late = side;
@@ -388,7 +377,7 @@ class SharedEngine final : public EngineBase {
           continue;
         }
       }
-      if (cursor_[0] == input_[0]->count && (settings_.self_join || cursor_[1] == input_[1]->count)) {
+      if (cursor_[0] == input_[0]->count && (window_.self_join || cursor_[1] == input_[1]->count)) {
         if (worker > 0) --others_;
         return nullptr;
       }
@@ -407,7 +396,7 @@ class SharedEngine final : public EngineBase {
     Slot& slot = slots_[task % slots_.size()];
     slot.done.store(false, std::memory_order_relaxed);
     slot.count = 0;
-    for (int side = 0; side < sides(); ++side) slot.needed[side] = needed(side);
+    for (int side = 0; side < window_.sides(); ++side) slot.needed[side] = needed(side);
     while (slot.count < task_size_ && take(slot.rows[slot.count])) ++slot.count;
     taken_.store(task + 1, std::memory_order_release);
     ++active_;
@@ -421,57 +410,57 @@ class SharedEngine final : public EngineBase {
   }
 
   size_t left() const {
-    return input_[0]->count - cursor_[0] + (settings_.self_join ? 0 : input_[1]->count - cursor_[1]);
+    return input_[0]->count - cursor_[0] + (window_.self_join ? 0 : input_[1]->count - cursor_[1]);
   }
 
   // The next row in the order of arrival; false where there is none.
   bool take(TaskRow& row) {
     const Input &left = *input_[0], &right = *input_[1];
     int side = 0;
-    if (settings_.self_join) {
+    if (window_.self_join) {
       if (cursor_[0] == left.count) return false;
     } else if (cursor_[0] == left.count) {
       if (cursor_[1] == right.count) return false;
       side = 1;
     } else if (cursor_[1] < right.count) {
-      side = number(right, cursor_[1]) < opposite(left, cursor_[0]);
+      side = right.row(cursor_[1]) < left.opposite_of(cursor_[0]);
     }
-    const Input& other = settings_.self_join ? left : *input_[1 - side];
+    const Input& other = window_.self_join ? left : *input_[1 - side];
     const size_t place = cursor_[side]++;
-    const int64_t end = opposite(*input_[side], place);
-    while (seen_[side] < other.count && number(other, seen_[side]) < end) ++seen_[side];
+    const int64_t end = input_[side]->opposite_of(place);
+    while (seen_[side] < other.count && other.row(seen_[side]) < end) ++seen_[side];
     row = {static_cast<uint32_t>(side), static_cast<uint32_t>(place), static_cast<uint32_t>(seen_[side]), 0};
     return true;
   }
 
   // The least number of a side's rows that rows not yet taken, of this step or a later one, may meet.
   int64_t needed(int side) const {
-    if (timed()) return std::numeric_limits<int64_t>::min() / 2;
-    const int other = settings_.self_join ? 0 : 1 - side;
+    if (window_.timed()) return std::numeric_limits<int64_t>::min() / 2;
+    const int other = window_.self_join ? 0 : 1 - side;
     const Input &own = *input_[side], &probing = *input_[other];
-    int64_t before = side_[side].arrived;
+    int64_t before = arrived_[side];
     if (cursor_[other] < probing.count) {
-      before = opposite(probing, cursor_[other]);
+      before = probing.opposite_of(cursor_[other]);
     } else if (own.count > 0) {
-      before = number(own, own.count - 1) + 1;
+      before = own.row(own.count - 1) + 1;
     }
-    return before - window(side);
+    return before - window_.rows(side);
   }
 
   // A task
 
   void run(Slot& slot, Scratch& scratch) {
     size_t edge[2];
-    for (int side = 0; side < sides(); ++side) edge[side] = side_[side].edge.load(std::memory_order_acquire);
+    for (int side = 0; side < window_.sides(); ++side) edge[side] = side_[side].edge.load(std::memory_order_acquire);
     disturb(scratch);
     scratch.found.resize(std::max(scratch.found.size(), slot.count));
     for (size_t i = 0; i < slot.count; ++i) scratch.found[i].clear();
-    for (int other = 0; other < sides() && probing_; ++other) {
+    for (int other = 0; other < window_.sides() && probing_; ++other) {
       scratch.probes.clear();
       for (size_t i = 0; i < slot.count; ++i) {
         const TaskRow& row = slot.rows[i];
         for (uint32_t role = 0; role < 2; ++role) {
-          if (settings_.self_join || (role == row.side && other != static_cast<int>(role))) {
+          if (window_.self_join || (role == row.side && other != static_cast<int>(role))) {
             intervals(role, row.place, [&](Key low, Key high) {
               scratch.probes.push_back({low, high, static_cast<uint32_t>(i), role});
             });
@@ -501,7 +490,7 @@ class SharedEngine final : public EngineBase {
       add(static_cast<int>(slot.rows[i].side), slot.rows[i].place, Index::kMerges ? scratch.parts[i] : 0);
       disturb(scratch);
     }
-    for (int side = 0; side < sides(); ++side) move_edge(side);
+    for (int side = 0; side < window_.sides(); ++side) move_edge(side);
   }
 
   // Finds the parts that a task's rows go to, and asks for their memory before it is read.
@@ -528,19 +517,14 @@ class SharedEngine final : public EngineBase {
   template <class See>
   void intervals(uint32_t role, size_t place, const See& see) const {
     const Input& in = *input_[role];
-    if (in.bounded) {
-      for (const auto& [lower, upper] : in.bounds) {
-        const Key low = static_cast<const Key*>(lower)[place], high = static_cast<const Key*>(upper)[place];
-        if (low <= high) see(low, high);
-      }
-      return;
+    for (const auto& [lower, upper] : in.bounds) {
+      const Key low = static_cast<const Key*>(lower)[place], high = static_cast<const Key*>(upper)[place];
+      if (low <= high) see(low, high);
     }
-    constexpr Wide least = std::numeric_limits<Key>::min(), most = std::numeric_limits<Key>::max();
-    const Wide key = static_cast<const Key*>(in.keys)[place];
-    for (const Band& band : settings_.bands) {
-      const Wide low = std::max(key + (role == 0 ? band.low : -band.high), least);
-      const Wide high = std::min(key + (role == 0 ? band.high : -band.low), most);
-      if (low <= high) see(static_cast<Key>(low), static_cast<Key>(high));
+    if (in.bounded) return;
+    for (const BandOf<Key>& band : intervals_[role]) {
+      const auto [low, high] = band.of(static_cast<const Key*>(in.keys)[place]);
+      if (low <= high) see(low, high);
     }
   }
 
@@ -566,16 +550,15 @@ class SharedEngine final : public EngineBase {
         std::fill_n(leaves, count, 0);
       }
     }
-    const int64_t edge_number = edge < in.count ? number(in, edge) : std::numeric_limits<int64_t>::max();
+    const int64_t edge_number = edge < in.count ? in.row(edge) : std::numeric_limits<int64_t>::max();
     const Key* keys = static_cast<const Key*>(in.keys);
     for (size_t i = 0; i < count; ++i) {
       const Probe& probe = probes[i];
       const TaskRow& row = slot.rows[probe.row];
       const Input& own = *input_[row.side];
-      const int64_t end = opposite(own, row.place);
+      const int64_t end = own.opposite_of(row.place);
       // In a self join a row meets as many earlier rows in a role as the other role's window has.
-      const int64_t span = settings_.window[1 - probe.role];
-      const int64_t first = timed() ? side.base : std::max(end - span, side.base);
+      const int64_t first = std::max(end - window_.span(static_cast<int>(1 - probe.role)), side.base);
       const int64_t time = own.times != nullptr ? own.times[row.place] : 0;
       std::vector<uint64_t>& found = scratch.found[probe.row];
       uint64_t matches = 0, met = 0;
@@ -583,9 +566,7 @@ class SharedEngine final : public EngineBase {
         ++met;
         if (own.times != nullptr) {
           const Wide apart = static_cast<Wide>(side.times.of(stored)) - time;
-          const Wide low = probe.role == 0 ? settings_.time_low : -settings_.time_high;
-          const Wide high = probe.role == 0 ? settings_.time_high : -settings_.time_low;
-          if (apart < low || apart > high) return;
+          if (apart < window_.first_apart(probe.role) || apart > window_.last_apart(probe.role)) return;
         }
         if (counting_) {
           ++matches;
@@ -610,7 +591,7 @@ class SharedEngine final : public EngineBase {
       }
       disturb(scratch);
       for (size_t place = edge; place < row.seen; ++place) {
-        if (keys[place] >= probe.low && keys[place] <= probe.high && number(in, place) >= first) take(number(in, place));
+        if (keys[place] >= probe.low && keys[place] <= probe.high && in.row(place) >= first) take(in.row(place));
       }
       if (row.seen > edge && row.seen - edge > most_scanned_.load(std::memory_order_relaxed)) {
         most_scanned_.store(row.seen - edge, std::memory_order_relaxed);
@@ -623,14 +604,14 @@ class SharedEngine final : public EngineBase {
   void add(int of, size_t place, size_t part) {
     Side& side = side_[of];
     const Input& in = *input_[of];
-    const int64_t row = number(in, place);
+    const int64_t row = in.row(place);
     const Item item = make_item(static_cast<const Key*>(in.keys)[place], static_cast<Row>(row));
     if constexpr (Index::kOwnLocks) {
       side.index->insert_at(side.index->state(), item, part, locked_);
     } else {
       if (locked_) side.index_lock.lock();
       side.index->add(item, row, in.times ? in.times[place] : 0, locked_);
-      if (!timed()) side.index->expire(locked_ ? side.unneeded.load(std::memory_order_relaxed) : needed(of));
+      if (!window_.timed()) side.index->expire(locked_ ? side.unneeded.load(std::memory_order_relaxed) : needed(of));
       if (locked_) side.index_lock.unlock();
     }
     if (locked_) {
@@ -670,7 +651,7 @@ class SharedEngine final : public EngineBase {
       }
       if (!locked_) return;
       if (head < taken_.load(std::memory_order_acquire)) {
-        for (int side = 0; side < sides(); ++side) {
+        for (int side = 0; side < window_.sides(); ++side) {
           side_[side].unneeded.store(slots_[head % slots_.size()].needed[side], std::memory_order_relaxed);
         }
       }
@@ -695,7 +676,7 @@ class SharedEngine final : public EngineBase {
     auto* right = static_cast<int64_t*>(right_.data());
     size_t at = 0;
     for (size_t i = 0; i < slot.count; ++i) {
-      const int64_t probing = number(*input_[slot.rows[i].side], slot.rows[i].place);
+      const int64_t probing = input_[slot.rows[i].side]->row(slot.rows[i].place);
       for (; at < slot.rows[i].found; ++at, ++pairs_) {
         const auto stored = static_cast<int64_t>(slot.found[at] >> 1);
         const bool by_right = slot.found[at] & 1;
@@ -721,7 +702,7 @@ class SharedEngine final : public EngineBase {
       if (index.merges_behind()) {
         const Input& in = *input_[of];
         const size_t next = cursor_[of];
-        index.begin_merge(keep, next < in.count ? number(in, next) : in.count > 0 ? number(in, next - 1) + 1 : side.arrived);
+        index.begin_merge(keep, next < in.count ? in.row(next) : in.count > 0 ? in.row(next - 1) + 1 : arrived_[of]);
       } else {
         index.swap(index.build(keep));
       }
@@ -741,10 +722,12 @@ class SharedEngine final : public EngineBase {
     merge_seconds_ += std::chrono::duration<double>(Clock::now() - start).count();
   }
 
-  const Settings settings_;
+  // Whether threads lock what they share also where there is but one.
+  enum class Locks { kWithThreads, kAlways };
+
+  const std::vector<BandOf<Key>> intervals_[2];  // by the role of the rows that probe
   const size_t task_size_;
-  const bool blocking_;
-  const double concurrency_;
+  const Locks locks_;
   const uint64_t schedule_;
   const std::shared_ptr<MergeGate> gate_ = std::make_shared<MergeGate>();
   Side side_[2];
@@ -781,29 +764,39 @@ class SharedEngine final : public EngineBase {
   std::atomic<size_t> most_scanned_{0};
 };
 
-template <class Key>
-std::unique_ptr<EngineBase> share_bplus(const Opening& opening) {
-  return std::make_unique<SharedEngine<BPlusIndex<Key>>>(opening, [](int) { return std::make_unique<BPlusIndex<Key>>(); });
+// An engine for keys of 32 or of 64 bits, over what `make` gives of its options and what it is made for.
+template <template <class> class Index, class Make>
+std::unique_ptr<Engine> share(const Opening& opening, const Make& make) {
+  const auto made = [&]<class Key>(std::type_identity<Key> key) -> std::unique_ptr<Engine> {
+    return std::make_unique<SharedEngine<Index<Key>>>(opening, [&](const Making& making) {
+      return make(key, opening.index.options, making);
+    });
+  };
+  return opening.key_bytes == 4 ? made(std::type_identity<int32_t>()) : made(std::type_identity<int64_t>());
 }
-template <class Key, bool kImmutable>
-std::unique_ptr<EngineBase> share_chain(const Opening& opening) {
-  return std::make_unique<SharedEngine<ChainIndex<Key>>>(
-      opening, [&](int side) { return make_chain<Key>(opening, side, kImmutable); });
+
+std::unique_ptr<Engine> share_chains(const Opening& opening, bool immutable) {
+  return share<ChainIndex>(opening, [=]<class Key>(std::type_identity<Key>, const Options& options, const Making& making) {
+    return make_chain<Key>(options, making, immutable);
+  });
 }
-template <class Key, bool kPartitioned>
-std::unique_ptr<EngineBase> share_pim(const Opening& opening) {
-  return std::make_unique<SharedEngine<PimIndex<Key>>>(
-      opening, [&](int side) { return make_pim<Key>(opening, side, kPartitioned); });
+
+std::unique_ptr<Engine> share_pim(const Opening& opening, bool partitioned) {
+  return share<PimIndex>(opening, [=]<class Key>(std::type_identity<Key>, const Options& options, const Making& making) {
+    return make_pim<Key>(options, making, partitioned);
+  });
 }
 
 }  // namespace
 
-const std::vector<IndexKind> kSharedIndexes = {
-    {"bplus_tree", &share_bplus<int32_t>, &share_bplus<int64_t>},
-    {"b_chain", &share_chain<int32_t, false>, &share_chain<int64_t, false>},
-    {"ib_chain", &share_chain<int32_t, true>, &share_chain<int64_t, true>},
-    {"im_tree", &share_pim<int32_t, false>, &share_pim<int64_t, false>},
-    {"pim_tree", &share_pim<int32_t, true>, &share_pim<int64_t, true>},
-};
+std::unique_ptr<Engine> share_bplus_tree(const Opening& opening) {
+  return share<BPlusIndex>(opening, []<class Key>(std::type_identity<Key>, const Options&, const Making&) {
+    return std::make_unique<BPlusIndex<Key>>();
+  });
+}
+std::unique_ptr<Engine> share_b_chain(const Opening& opening) { return share_chains(opening, false); }
+std::unique_ptr<Engine> share_ib_chain(const Opening& opening) { return share_chains(opening, true); }
+std::unique_ptr<Engine> share_im_tree(const Opening& opening) { return share_pim(opening, false); }
+std::unique_ptr<Engine> share_pim_tree(const Opening& opening) { return share_pim(opening, true); }
 
 }  // namespace muntin

@@ -1,5 +1,7 @@
 #include "engine/splitjoin_engine.hpp"
 
+#include "index/registry.hpp"
+
 #include <unistd.h>
 
 #include <chrono>
@@ -78,14 +80,16 @@ class Schedule {
 
 // What all threads see: written by the caller while they have nothing to do.
 struct Shared {
-  SplitJoinSettings splitjoin;
-  Settings settings;
-  const Input* inputs = nullptr;
+  const KernelTable& kernels;
+  const SplitJoinSettings splitjoin;
+  const Window window;
+  const Condition condition;
+  const Input* const* inputs = nullptr;  // of each side
   bool probing = true;
   int64_t oldest_block[2] = {0, 0};  // of a side, in any core, before this step
   std::atomic<bool> stopping{false};
   // Of each row by place, when timed: when the last core was done with it.
-  std::unique_ptr<std::atomic<int64_t>[]> done[2];
+  std::unique_ptr<std::atomic<int64_t>[]> done[2] = {};
 };
 
 struct Choice;
@@ -118,11 +122,12 @@ size_t power_of_two(size_t least) {
 template <class Key>
 class NestedLoop final : public SubWindows {
  public:
-  NestedLoop(const Shared& shared, const KernelTable& kernels) : shared_(shared), kernels_(kernels) {
+  explicit NestedLoop(const Shared& shared)
+      : shared_(shared), intervals_{shared.condition.of<Key>(0), shared.condition.of<Key>(1)} {
     for (int side = 0; side < 2; ++side) {
       // One more than a core's share: a row that is stored may push out one that its other role in a self join meets.
       const size_t cores = shared.splitjoin.cores;
-      most_[side] = (static_cast<size_t>(shared.settings.window[side]) + cores - 1) / cores + 1;
+      most_[side] = (static_cast<size_t>(shared.window.counts[side]) + cores - 1) / cores + 1;
       resize(sides_[side], counted() ? std::min<size_t>(power_of_two(most_[side]), 1024) : 1024);
     }
   }
@@ -149,7 +154,7 @@ class NestedLoop final : public SubWindows {
   void expire(const Down& first) override {
     if (!counted()) return;
     Side& side = sides_[1 - first.side];
-    const int64_t before = first.opposite - shared_.settings.window[1 - first.side];
+    const int64_t before = first.opposite - shared_.window.counts[1 - first.side];
     while (side.begin < side.end && numbers(side)[side.begin & (side.size - 1)] < before) ++side.begin;
   }
 
@@ -199,7 +204,7 @@ class NestedLoop final : public SubWindows {
 
   static constexpr int64_t kGone = -1;  // for the number of a row that has left
 
-  bool counted() const { return shared_.settings.window[0] != 0; }
+  bool counted() const { return !shared_.window.timed(); }
   static int64_t* numbers(const Side& side) { return static_cast<int64_t*>(side.block.data()); }
   static int64_t* times(const Side& side) { return numbers(side) + side.size; }
   Key* keys(const Side& side) const { return reinterpret_cast<Key*>(numbers(side) + side.size * (counted() ? 1 : 2)); }
@@ -224,7 +229,7 @@ class NestedLoop final : public SubWindows {
     const auto mask = side.size - 1;
     int64_t from = std::max(side.begin, side.from), end = side.end;
     if (counted()) {  // neither limit moves back
-      const int64_t least = row.opposite - shared_.settings.window[other];
+      const int64_t least = row.opposite - shared_.window.counts[other];
       while (from < end && numbers(side)[from & mask] < least) ++from;
       side.from = from;
     } else {
@@ -233,8 +238,8 @@ class NestedLoop final : public SubWindows {
     while (end > from && numbers(side)[(end - 1) & mask] >= row.opposite) --end;
     if (from == end) return;
     const size_t before = found.size();
-    const Input& in = shared_.inputs[row.side];
-    const size_t intervals = in.bounded ? in.bounds.size() : shared_.settings.bands.size();
+    const Input& in = *shared_.inputs[row.side];
+    const size_t intervals = in.bounded ? in.bounds.size() : intervals_[row.side].size();
     for (size_t interval = 0; interval < intervals; ++interval) {
       const auto [lower, upper] = bounds(row, in, interval);
       if (lower > upper) continue;
@@ -242,7 +247,7 @@ class NestedLoop final : public SubWindows {
         const size_t start = at & mask;
         const size_t some = std::min<size_t>({static_cast<size_t>(end - at), side.size - start, kCheckpoint});
         if (hits_.size() < some) hits_.resize(some);
-        const size_t hits = kernels_.of<Key>().scan(keys(side) + start, some, lower, upper, hits_.data());
+        const size_t hits = shared_.kernels.template of<Key>().scan(keys(side) + start, some, lower, upper, hits_.data());
         for (size_t i = 0; i < hits; ++i) {
           const int64_t place = at + hits_[i];
           if (!counted() && (numbers(side)[place & mask] == kGone || !in_time(row, times(side)[place & mask]))) continue;
@@ -258,10 +263,8 @@ class NestedLoop final : public SubWindows {
   }
 
   bool in_time(const Down& row, int64_t stored) const {
-    const Settings& settings = shared_.settings;
     const Wide apart = static_cast<Wide>(stored) - row.time;
-    return row.side == 0 ? apart >= settings.time_low && apart <= settings.time_high
-                         : -apart >= settings.time_low && -apart <= settings.time_high;
+    return apart >= shared_.window.first_apart(row.side) && apart <= shared_.window.last_apart(row.side);
   }
 
   std::pair<Key, Key> bounds(const Down& row, const Input& in, size_t interval) const {
@@ -269,16 +272,11 @@ class NestedLoop final : public SubWindows {
       return {static_cast<const Key*>(in.bounds[interval].first)[row.place],
               static_cast<const Key*>(in.bounds[interval].second)[row.place]};
     }
-    constexpr Wide least = std::numeric_limits<Key>::min(), most = std::numeric_limits<Key>::max();
-    const Band& band = shared_.settings.bands[interval];
-    const Wide low = row.key + (row.side == 0 ? band.low : -band.high);
-    const Wide high = row.key + (row.side == 0 ? band.high : -band.low);
-    if (low > most || high < least || low > high) return {Key{1}, Key{0}};
-    return {static_cast<Key>(std::max(low, least)), static_cast<Key>(std::min(high, most))};
+    return intervals_[row.side][interval].of(static_cast<Key>(row.key));
   }
 
   const Shared& shared_;
-  const KernelTable& kernels_;
+  const std::vector<BandOf<Key>> intervals_[2];  // by the role of the rows that probe
   size_t most_[2];  // rows of a side in a count window
   Side sides_[2];
   std::vector<uint32_t> hits_;
@@ -288,27 +286,26 @@ class NestedLoop final : public SubWindows {
 template <class Key>
 class Indexed final : public SubWindows {
  public:
-  Indexed(const Shared& shared, std::unique_ptr<EngineBase> engine) : shared_(shared), engine_(std::move(engine)) {}
+  Indexed(const Shared& shared, const IndexSpec& index)
+      : shared_(shared), engine_(open_batched({.kernels = shared.kernels, .key_bytes = sizeof(Key), .window = window(shared.window),
+                                               .condition = shared.condition, .others = {}, .index = index, .options = {}})) {}
 
   // The local engine keeps a row longer where a self join stores it before its other role has probed.
-  static Settings settings(Settings settings) {
-    for (int64_t& window : settings.window) window += settings.self_join && window != 0;
-    settings.self_join = false;
-    return settings;
+  static Window window(Window window) {
+    for (int64_t& count : window.counts) count += window.self_join && count != 0;
+    return window.by_role();
   }
 
   void probe(const Down* rows, size_t count, std::vector<Pair>& found) override {
     const int side = rows[0].side, other = 1 - side;
-    Input both[2]{};
-    both[other].bounded = both[side].bounded = shared_.inputs[side].bounded;
-    both[side] = part(side, rows[0].place, count);
-    both[side].stored = false;
-    const Result result = engine_->step(both, both, Form::kPairs, true, 1, nullptr, kAnyPairs);
+    Input own = part(side, rows[0].place, count);
+    own.stored = false;
+    const Result result = step(side, own, Want::kPairs);
     const auto* probing = static_cast<const int64_t*>((side == 0 ? result.left : result.right).data());
     const auto* stored = static_cast<const int64_t*>((side == 0 ? result.right : result.left).data());
     const size_t before = found.size();
     const bool inner = shared_.splitjoin.order == PairOrder::kInner;
-    const int64_t window = shared_.settings.window[other];
+    const int64_t window = shared_.window.counts[other];
     for (size_t i = 0; i < result.pairs[side]; ++i) {
       const auto row = std::lower_bound(rows, rows + count, probing[i],
                                         [](const Down& row, int64_t number) { return row.number < number; });
@@ -338,7 +335,7 @@ class Indexed final : public SubWindows {
   // side.
   void load(const NestedLoop<Key>& from, const int64_t (&arrived)[2]) {
     for (int side = 0; side < 2; ++side) {
-      const int64_t window = settings(shared_.settings).window[side];
+      const int64_t window = Indexed::window(shared_.window).counts[side];
       const int64_t least = window == 0 ? 0 : std::max<int64_t>(0, arrived[side] - window);
       keys_.clear(), rows_.clear(), times_.clear();
       int64_t last = -1;
@@ -356,7 +353,7 @@ class Indexed final : public SubWindows {
   }
 
   void expire(const Down& first) override {
-    if (shared_.settings.window[0] == 0) return;
+    if (shared_.window.timed()) return;
     engine_->arrived(1 - first.side, first.opposite);
     forget(1 - first.side);
   }
@@ -373,7 +370,7 @@ class Indexed final : public SubWindows {
  private:
   // Rows of this step from `place` on.
   Input part(int side, uint32_t place, size_t count) const {
-    Input in = shared_.inputs[side];
+    Input in = *shared_.inputs[side];
     in.keys = static_cast<const Key*>(in.keys) + place;
     in.count = count;
     in.first_row += place;
@@ -389,14 +386,21 @@ class Indexed final : public SubWindows {
 
   // Stores what was gathered.
   void put(int side) {
-    Input both[2]{};
-    both[0].bounded = both[1].bounded = shared_.inputs[side].bounded;
-    both[side] = {.keys = keys_.data(), .count = keys_.size(), .rows = rows_.data(), .first_row = 0,
-                  .opposite = opposite_.data(), .same_opposite = 0,
-                  .times = shared_.settings.window[0] == 0 ? times_.data() : nullptr, .bounds = {},
-                  .bounded = both[0].bounded};
-    engine_->step(both, both, Form::kPairs, false, 1, nullptr, kAnyPairs);
+    const Input own{.keys = keys_.data(), .count = keys_.size(), .rows = rows_.data(), .first_row = 0,
+                    .opposite = opposite_.data(), .same_opposite = 0,
+                    .times = shared_.window.timed() ? times_.data() : nullptr, .bounds = {},
+                    .bounded = shared_.inputs[side]->bounded};
+    step(side, own, Want::kNothing);
     forget(side);
+  }
+
+  // A step with rows of one side alone.
+  Result step(int side, const Input& own, Want want) {
+    Input none{};
+    none.bounded = own.bounded;
+    const Input* const left = side == 0 ? &own : &none;
+    const Input* const right = side == 0 ? &none : &own;
+    return engine_->step({.probes = {left, right}, .stores = {left, right}, .want = want});
   }
 
   int64_t block(int side, int64_t number) const {
@@ -415,7 +419,7 @@ class Indexed final : public SubWindows {
   }
 
   const Shared& shared_;
-  std::unique_ptr<EngineBase> engine_;
+  std::unique_ptr<Engine> engine_;
   std::vector<Key> keys_;
   std::vector<int64_t> rows_, opposite_, times_;
   std::deque<int64_t> blocks_[2];  // numbers of the stored rows, for inner order
@@ -444,15 +448,10 @@ int64_t thread_ns() {
 template <class Key>
 class Chosen final : public SubWindows {
  public:
-  struct Kind {
-    std::string name;
-    std::function<std::unique_ptr<Indexed<Key>>()> open;
-  };
-
   // `kinds`: all but nested loops. `border_rows`: that are stored between two borders; 0: a quarter of the sub-windows.
   // `restless`, for tests: whatever was tried takes the place of what is there.
-  Chosen(const Shared& shared, const KernelTable& kernels, std::vector<Kind> kinds, size_t border_rows, bool restless)
-      : shared_(shared), all_(shared, kernels), kinds_(std::move(kinds)), border_rows_(border_rows), restless_(restless) {}
+  Chosen(const Shared& shared, std::vector<std::string> kinds, size_t border_rows, bool restless)
+      : shared_(shared), all_(shared), kinds_(std::move(kinds)), border_rows_(border_rows), restless_(restless) {}
 
   void probe(const Down* rows, size_t count, std::vector<Pair>& found) override {
     const size_t before = found.size();
@@ -590,7 +589,11 @@ class Chosen final : public SubWindows {
   size_t border_rows() const {
     return border_rows_ ? border_rows_ : std::max<size_t>(kLeastBorderRows, stored_rows() / 4);
   }
-  const std::string& name(size_t kind) const { return kind == 0 ? nested_ : kinds_[kind - 1].name; }
+  const std::string& name(size_t kind) const { return kind == 0 ? nested_ : kinds_[kind - 1]; }
+
+  std::unique_ptr<Indexed<Key>> open(size_t kind) const {
+    return std::make_unique<Indexed<Key>>(shared_, IndexSpec{name(kind), {}, nullptr});
+  }
 
   // Structures in the order in which they are tried.
   std::vector<size_t> advice(const Seen& seen) const {
@@ -638,7 +641,7 @@ class Chosen final : public SubWindows {
       if (std::find(tried_.begin(), tried_.end(), kind) != tried_.end()) continue;
       if (trial_.empty()) trial_.push_back({at_, nullptr});
       tried_.push_back(kind);
-      trial_.push_back({kind, kind == 0 ? nullptr : kinds_[kind - 1].open()});
+      trial_.push_back({kind, kind == 0 ? nullptr : open(kind)});
       if (kind != 0) trial_.back().index->load(all_, arrived_);
       if (trial_.size() == kContenders) break;
     }
@@ -678,7 +681,7 @@ class Chosen final : public SubWindows {
 
   const Shared& shared_;
   NestedLoop<Key> all_;
-  const std::vector<Kind> kinds_;
+  const std::vector<std::string> kinds_;
   const size_t border_rows_;
   const bool restless_;
   const std::string nested_ = "nested_loop";
@@ -881,7 +884,7 @@ struct Core final : Place {
   // all cores put at the same places, from the first row that any of them may hold.
   void punctuate(const Down& row, int other, size_t probe, size_t& at) {
     const auto cores = static_cast<int64_t>(shared.splitjoin.cores);
-    const int64_t every = shared.splitjoin.every, window = shared.settings.window[other];
+    const int64_t every = shared.splitjoin.every, window = shared.window.counts[other];
     const int64_t end = (seen_rows[other] + cores - 1) / cores;
     int64_t base = shared.oldest_block[other];
     if (window != 0) base = std::max(base, (seen_rows[other] - window) / cores);
@@ -937,17 +940,16 @@ struct Core final : Place {
 };
 
 // Where rows come in and results go out: the root of both trees, on the thread of the caller.
-class SplitJoin final : public EngineBase {
+class SplitJoin final : public Engine {
  public:
-  SplitJoin(const SplitJoinSettings& splitjoin, size_t key_bytes, const std::vector<const IndexKind*>& kinds, const Opening& opening)
-      : key_bytes_(key_bytes), pid_(getpid()), tree_(std::make_unique<Tree>()) {
+  explicit SplitJoin(const Opening& opening)
+      : Engine(opening.window.by_role()), key_bytes_(opening.key_bytes), pid_(getpid()), tree_(std::make_unique<Tree>(opening)) {
     Tree& tree = *tree_;
-    tree.shared.splitjoin = splitjoin;
-    tree.shared.settings = opening.settings;
+    const SplitJoinSettings& splitjoin = tree.shared.splitjoin;
     schedule_ = Schedule(splitjoin.schedule, 0);
     for (size_t index = 0; index < splitjoin.cores; ++index) {
-      tree.cores.push_back(std::make_unique<Core>(tree.shared, index, key_bytes == 4 ? windows<int32_t>(kinds, opening)
-                                                                                    : windows<int64_t>(kinds, opening)));
+      tree.cores.push_back(std::make_unique<Core>(tree.shared, index, key_bytes_ == 4 ? windows<int32_t>(opening.index)
+                                                                                    : windows<int64_t>(opening.index)));
     }
     connect(tree.root, tree.mergers, &tree.bell, 0, splitjoin.cores, 1);
     try {
@@ -967,24 +969,16 @@ class SplitJoin final : public EngineBase {
     }
   }
 
-  Result step(const Input (&input)[2], const Input (&storing)[2], Form form, bool probing, int, Poll poll,
-              uint64_t most) override {
-    if (&storing != &input) throw std::invalid_argument("rows of this engine probe and are stored");
-    if (form != Form::kPairs && form != Form::kCounts) throw std::invalid_argument("ranges are of sorted runs");
-    const bool counting = form == Form::kCounts;
-    if (marked_ && (input[0].count > 0 || input[1].count > 0)) settle();  // the first blocks of windows are read here
+  Result step(const StepRequest& request) override {
+    if (request.apart()) throw std::invalid_argument("rows of this engine probe and are stored");
+    if (marked_ && request.count() > 0) settle();  // the first blocks of windows are read here
     if (tree_->threads.empty()) throw std::runtime_error("a call of this engine was broken off: open another one");
-    for (int side = 0; side < 2; ++side) {
-      const Input& in = input[side];
-      if (in.count > 0 && (in.rows ? in.rows[0] : in.first_row) < next_[side]) {
-        throw std::invalid_argument("rows must come after those of earlier steps");
-      }
-    }
+    check(request, false);
     ++applied;
     try {
-      tree_->shared.probing = probing;
-      most_pairs_ = most;
-      return give_and_gather(input, counting, poll);
+      tree_->shared.probing = request.probing();
+      max_pairs_ = request.max_pairs;
+      return give_and_gather(request);
     } catch (...) {
       tree_->stop();  // before the arrays go that the threads read
       throw;
@@ -1065,6 +1059,10 @@ class SplitJoin final : public EngineBase {
 
  private:
   struct Tree {
+    explicit Tree(const Opening& opening)
+        : shared{.kernels = opening.kernels, .splitjoin = SplitJoinSettings(opening.options), .window = opening.window,
+                 .condition = opening.condition} {}
+
     Shared shared;
     Bell bell;
     std::vector<std::unique_ptr<Core>> cores;
@@ -1084,18 +1082,12 @@ class SplitJoin final : public EngineBase {
   };
 
   template <class Key>
-  std::unique_ptr<SubWindows> windows(const std::vector<const IndexKind*>& kinds, const Opening& opening) {
+  std::unique_ptr<SubWindows> windows(const IndexSpec& index) const {
     const Shared& shared = tree_->shared;
-    if (kinds.empty()) return std::make_unique<NestedLoop<Key>>(shared, opening.kernels);
-    const auto open = [&shared, local = Opening{opening.kernels, Indexed<Key>::settings(opening.settings), opening.parameters,
-                                                opening.of}](const IndexKind* kind) {
-      return std::make_unique<Indexed<Key>>(shared, (sizeof(Key) == 4 ? kind->open_32 : kind->open_64)(local));
-    };
-    if (kinds.size() == 1) return open(kinds[0]);
-    std::vector<typename Chosen<Key>::Kind> choices;
-    for (const IndexKind* kind : kinds) choices.push_back({kind->name, [open, kind] { return open(kind); }});
-    return std::make_unique<Chosen<Key>>(shared, opening.kernels, std::move(choices), opening.number("border_rows", 0, 0),
-                                         opening.parameter("restless", 0) != 0);
+    if (index.name == "nested_loop") return std::make_unique<NestedLoop<Key>>(shared);
+    if (index.name != "auto") return std::make_unique<Indexed<Key>>(shared, index);
+    return std::make_unique<Chosen<Key>>(shared, std::vector<std::string>{"sorted_runs", "rap_table", "wib_tree", "bplus_tree"},
+                                         index.options.whole("border_rows", 0, 0), index.options.flag("restless", false));
   }
 
   // The subtree over cores [from, to): as wide as it may be before it becomes deeper.
@@ -1121,22 +1113,22 @@ class SplitJoin final : public EngineBase {
     }
   }
 
-  Result give_and_gather(const Input (&input)[2], bool counting, Poll poll) {
+  Result give_and_gather(const StepRequest& request) {
     Tree& tree = *tree_;
     Shared& shared = tree.shared;
+    const auto& input = request.probes;
     for (int side = 0; side < 2; ++side) {
-      if (shared.splitjoin.timed) shared.done[side] = std::make_unique<std::atomic<int64_t>[]>(input[side].count);
-      if (input[0].count + input[1].count == 0) continue;  // cores may have marks under way
+      if (shared.splitjoin.timed) shared.done[side] = std::make_unique<std::atomic<int64_t>[]>(input[side]->count);
+      if (request.count() == 0) continue;  // cores may have marks under way
       shared.oldest_block[side] = std::numeric_limits<int64_t>::max();
       for (const auto& core : tree.cores) {
         shared.oldest_block[side] = std::min(shared.oldest_block[side], core->windows->oldest_block(side));
       }
     }
     shared.inputs = input;
-    input_ = input;
-    counting_ = counting;
+    counting_ = request.counting();
     Result result;
-    for (int side = 0; side < 2; ++side) result.counts[side].assign(counting ? input[side].count : 0, 0);
+    for (int side = 0; side < 2; ++side) result.counts[side].assign(counting_ ? input[side]->count : 0, 0);
     left_.clear(), right_.clear(), groups_.clear(), starts_[0].clear(), starts_[1].clear();
     size_t next[2] = {0, 0};
     uint8_t group = 0;
@@ -1148,7 +1140,7 @@ class SplitJoin final : public EngineBase {
       bool moved = false;
       for (size_t left = schedule_.most(kTogether); left > 0 && !flushed && Node::room(tree.root); --left) {
         Down item{};
-        if (next[0] < input[0].count || next[1] < input[1].count) {
+        if (next[0] < input[0]->count || next[1] < input[1]->count) {
           item = take(input, next, group);
           if (item.ends != 0) groups_.push_back(item.ends);
         } else {
@@ -1163,13 +1155,12 @@ class SplitJoin final : public EngineBase {
       if (moved) {
         for (Place* child : tree.root) child->bell.ring();
       } else {
-        if (poll != nullptr && poll()) throw Interrupted();
+        if (request.poll != nullptr && request.poll()) throw Interrupted();
         tree.bell.wait(seen);
       }
     }
     for (int side = 0; side < 2; ++side) {
-      const Input& in = input[side];
-      if (in.count) next_[side] = (in.rows ? in.rows[in.count - 1] : in.first_row + static_cast<int64_t>(in.count) - 1) + 1;
+      if (input[side]->count) arrived_[side] = input[side]->last_row() + 1;
     }
     marked_ = false;
     result.pairs[0] = left_.size();
@@ -1183,25 +1174,24 @@ class SplitJoin final : public EngineBase {
   }
 
   static uint64_t place_of(const Input& in, size_t at) {
-    return static_cast<uint64_t>(in.rows ? in.rows[at] : in.first_row + static_cast<int64_t>(at)) +
-           static_cast<uint64_t>(in.opposite ? in.opposite[at] : in.same_opposite);
+    return static_cast<uint64_t>(in.row(at)) + static_cast<uint64_t>(in.opposite_of(at));
   }
-  static int earlier(const Input (&input)[2], const size_t (&next)[2]) {
-    if (next[0] >= input[0].count) return 1;
-    if (next[1] >= input[1].count) return 0;
-    return place_of(input[1], next[1]) < place_of(input[0], next[0]) ? 1 : 0;  // in a self join, the left role first
+  static int earlier(const Input* const (&input)[2], const size_t (&next)[2]) {
+    if (next[0] >= input[0]->count) return 1;
+    if (next[1] >= input[1]->count) return 0;
+    return place_of(*input[1], next[1]) < place_of(*input[0], next[0]) ? 1 : 0;  // in a self join, the left role first
   }
 
   // The next row in the order of arrival.
-  Down take(const Input (&input)[2], size_t (&next)[2], uint8_t& group) {
+  Down take(const Input* const (&input)[2], size_t (&next)[2], uint8_t& group) {
     const SplitJoinSettings& splitjoin = tree_->shared.splitjoin;
     const int side = earlier(input, next);
-    const Input& in = input[side];
+    const Input& in = *input[side];
     const size_t at = next[side]++;
     Down item{};
     item.key = key_bytes_ == 4 ? static_cast<const int32_t*>(in.keys)[at] : static_cast<const int64_t*>(in.keys)[at];
-    item.number = in.rows ? in.rows[at] : in.first_row + static_cast<int64_t>(at);
-    item.opposite = in.opposite ? in.opposite[at] : in.same_opposite;
+    item.number = in.row(at);
+    item.opposite = in.opposite_of(at);
     item.time = in.times ? in.times[at] : 0;
     item.place = static_cast<uint32_t>(at);
     item.side = static_cast<uint8_t>(side);
@@ -1212,10 +1202,10 @@ class SplitJoin final : public EngineBase {
     if (splitjoin.order == PairOrder::kNone) return item;
     group |= static_cast<uint8_t>(1 << side);
     bool ends = true;
-    if (splitjoin.order == PairOrder::kOuter && splitjoin.every > 1 && (next[0] < input[0].count || next[1] < input[1].count)) {
+    if (splitjoin.order == PairOrder::kOuter && splitjoin.every > 1 && (next[0] < input[0]->count || next[1] < input[1]->count)) {
       const auto every = static_cast<uint64_t>(splitjoin.every);
       const int then = earlier(input, next);
-      ends = place_of(in, at) / every != place_of(input[then], next[then]) / every;
+      ends = place_of(in, at) / every != place_of(*input[then], next[then]) / every;
     }
     if (ends) item.ends = std::exchange(group, uint8_t{0});
     return item;
@@ -1266,9 +1256,8 @@ class SplitJoin final : public EngineBase {
       ++result.counts[side][item.place];
       return;
     }
-    if (left_.size() >= most_pairs_) throw TooManyPairs();
-    const Input& in = input_[side];
-    const int64_t number = in.rows ? in.rows[item.place] : in.first_row + static_cast<int64_t>(item.place);
+    if (left_.size() >= max_pairs_) throw TooManyPairs();
+    const int64_t number = tree_->shared.inputs[side]->row(item.place);
     left_.push_back(side == 0 ? number : item.stored);
     right_.push_back(side == 0 ? item.stored : number);
   }
@@ -1297,23 +1286,21 @@ class SplitJoin final : public EngineBase {
   // Waits until the cores have met the marks that are under way: only then may their sub-windows be looked at.
   void settle() const {
     if (!marked_ || tree_->threads.empty()) return;
-    const Input none[2]{};
-    const_cast<SplitJoin*>(this)->step(none, none, Form::kPairs, true, 1, nullptr, kAnyPairs);
+    const Input none{};
+    const_cast<SplitJoin*>(this)->step({.probes = {&none, &none}, .stores = {&none, &none}});
   }
 
   const size_t key_bytes_;
   const pid_t pid_;
   std::unique_ptr<Tree> tree_;
   Schedule schedule_{0, 0};
-  const Input* input_ = nullptr;
   bool counting_ = false;
-  uint64_t most_pairs_ = kAnyPairs;
+  uint64_t max_pairs_ = kAnyPairs;
   std::vector<int64_t> left_, right_;
   std::deque<uint8_t> groups_;  // outputs that still owe a punctuation to each group that was given
   std::vector<int64_t> starts_[2];
   int flushes_ = 0;
   bool marked_ = false;
-  int64_t next_[2] = {0, 0};
   int64_t punctuations_ = 0;
   double gathered_ = 0, whole_ = 0;
   uint64_t ended_ = 0;
@@ -1321,12 +1308,6 @@ class SplitJoin final : public EngineBase {
 
 }  // namespace
 
-std::unique_ptr<EngineBase> open_splitjoin(const SplitJoinSettings& splitjoin, size_t key_bytes,
-                                           const std::vector<const IndexKind*>& kinds, const Opening& opening) {
-  if (splitjoin.cores < 1 || splitjoin.fan_out < 2 || splitjoin.queue_rows < 1 || splitjoin.every < 1) {
-    throw std::invalid_argument("SplitJoin has at least one core, a fan-out of two and queues of one row");
-  }
-  return std::make_unique<SplitJoin>(splitjoin, key_bytes, kinds, opening);
-}
+std::unique_ptr<Engine> open_split_join(const Opening& opening) { return std::make_unique<SplitJoin>(opening); }
 
 }  // namespace muntin

@@ -18,6 +18,13 @@ namespace muntin {
 enum class PairOrder { kNone, kOuter, kInner };
 
 struct SplitJoinSettings {
+  explicit SplitJoinSettings(const Options& options)
+      : cores(options.whole("cores", 1, 1)), fan_out(options.whole("fan_out", 2, 2)),
+        queue_rows(options.whole("queue_rows", 1, 1024)), active(options.flag("active", false)),
+        order(static_cast<PairOrder>(options.choice("order", {"none", "outer", "inner"}))),
+        every(static_cast<int64_t>(options.whole("every", 1, 1))), timed(options.flag("timed", false)),
+        schedule(options.whole("schedule", 0, 0)) {}
+
   size_t cores, fan_out;
   size_t queue_rows;     // of each queue, rounded up to a power of two
   bool active;           // a probing row first drops the rows that no later one can meet; else new rows push out old ones
@@ -26,11 +33,6 @@ struct SplitJoinSettings {
   bool timed;            // latencies are measured
   uint64_t schedule;     // seed of random yields and pauses of the threads, for tests; 0: none
 };
-
-// An engine of join cores over sub-windows of this kind; none: nested loops; several: each core chooses between nested
-// loops and these.
-std::unique_ptr<EngineBase> open_splitjoin(const SplitJoinSettings& splitjoin, size_t key_bytes,
-                                           const std::vector<const IndexKind*>& kinds, const Opening& opening);
 
 // What a thread waits at. Others ring when they have put something into its queues, or made room behind it.
 class Bell {

@@ -221,21 +221,32 @@ Scratch& scratch() {
   return held;
 }
 
-class SpoEngine final : public EngineBase {
+class SpoEngine final : public Engine {
  public:
   explicit SpoEngine(const Opening& opening)
-      : kernels_(opening.kernels), settings_(opening.settings), conditions_(opening.settings.others.size() + 1),
-        slide_(opening.number("slide", 0, 0)), sub_intervals_(opening.number("sub_intervals", 1, 1)),
-        hash_(opening.parameter("mutable_hash", 0) != 0),
-        immutable_(static_cast<Immutable>(opening.number("immutable", 0, 0))) {
+      : Engine(opening.window), kernels_(opening.kernels), conditions_(opening.others.size() + 1),
+        slide_(opening.index.options.whole("slide", 0, 0)), sub_intervals_(opening.index.options.whole("sub_intervals", 1, 1)),
+        hash_(opening.index.options.choice("mutable", {"bits", "hash"}) == 1),
+        immutable_(static_cast<Immutable>(
+            opening.index.options.choice("immutable", {"po_join", "po_join_bits", "css_bits", "css_hash"}))) {
     for (Side& side : sides_) side.widths.assign(conditions_, 0);
+    for (size_t k = 0; k < conditions_; ++k) {
+      const Condition& condition = k == 0 ? opening.condition : opening.others[k - 1];
+      for (int role = 0; role < 2; ++role) intervals_[role].push_back(condition.of<int64_t>(role));
+    }
   }
 
-  Result step(const Input (&input)[2], const Input (&storing)[2], Form form, bool probing, int threads,
-              Poll poll, uint64_t most_pairs) override {
-    if (form != Form::kPairs && form != Form::kCounts) throw std::invalid_argument("ranges are of sorted runs");
-    const bool counting = form == Form::kCounts;
-    check(input, storing);
+  Result step(const StepRequest& request) override {
+    check(request, false);
+    for (const auto& inputs : {request.probes, request.stores}) {
+      for (int side = 0; side < 2; ++side) {
+        if (inputs[side]->count > 0 && inputs[side]->others.size() + 1 != conditions_) {
+          throw std::invalid_argument("every condition has its keys");
+        }
+      }
+    }
+    const bool counting = request.counting();
+    const Poll poll = request.poll;
     ++applied;
     auto clock = std::chrono::steady_clock::now();
     const auto lap = [&clock](double& seconds) {
@@ -245,25 +256,25 @@ class SpoEngine final : public EngineBase {
       clock = now;
       return spent;
     };
-    const size_t probes = input[0].count + input[1].count;
+    const size_t probes = request.count();
     // To wake a thread takes longer than to do what there is in a short step.
-    const int most = static_cast<double>(probes) * seconds_per_probe_ < 100e-6 ? 1 : threads;
-    for (int side = 0; side < stored_sides(); ++side) store(side, storing[side]);
-    plant(storing, most, poll);
+    const int most = static_cast<double>(probes) * seconds_per_probe_ < 100e-6 ? 1 : request.threads;
+    for (int side = 0; side < window_.sides(); ++side) store(side, *request.stores[side]);
+    plant(request.stores, most, poll);
     lap(seconds[3]);
 
-    std::vector<Chunk> chunks = probing ? cut(input) : std::vector<Chunk>();
+    std::vector<Chunk> chunks = request.probing() ? cut(request.probes) : std::vector<Chunk>();
     run_tasks(chunks.size() * conditions_, most, poll,
-              [&](size_t task) { prepare(chunks[task / conditions_], input, task % conditions_); });
+              [&](size_t task) { prepare(chunks[task / conditions_], *request.probes[chunks[task / conditions_].side], task % conditions_); });
     lap(seconds[0]);
 
     Result result;
-    for (int side = 0; side < 2; ++side) counts_[side].assign(counting ? input[side].count : 0, 0);
+    for (int side = 0; side < 2; ++side) counts_[side].assign(counting ? request.probes[side]->count : 0, 0);
     std::vector<Output> outputs;
-    Budget budget(most_pairs);
-    probe(chunks, input, counting, most, poll, outputs, budget);
+    Budget budget(request.max_pairs);
+    probe(chunks, request, most, outputs, budget);
     const double spent = lap(seconds[1]);
-    if (probing && probes > 0) seconds_per_probe_ = spent / static_cast<double>(probes);
+    if (request.probing() && probes > 0) seconds_per_probe_ = spent / static_cast<double>(probes);
 
     for (int side = 0; side < 2; ++side) result.counts[side] = std::move(counts_[side]);
     std::stable_sort(outputs.begin(), outputs.end(), [](const Output& a, const Output& b) { return a.side < b.side; });
@@ -276,19 +287,19 @@ class SpoEngine final : public EngineBase {
       result.left = Block(starts.back() * sizeof(int64_t), Use::kResult);
       result.right = Block(starts.back() * sizeof(int64_t), Use::kResult);
       run_tasks(outputs.size(), most, poll, [&](size_t task) {
-        copy(outputs[task], input[outputs[task].side], starts[task], result);
+        copy(outputs[task], *request.probes[outputs[task].side], starts[task], result);
         outputs[task].rows = Buffer<int64_t>();
       });
     }
     lap(seconds[2]);
-    for (int side = 0; side < stored_sides(); ++side) expire(side);
+    for (int side = 0; side < window_.sides(); ++side) expire(side);
     lap(seconds[3]);
     return result;
   }
 
   void arrived(int side, int64_t rows) override {
     arrived_[side] = std::max(arrived_[side], rows);
-    if (!(settings_.self_join && side == 1)) expire(side);
+    if (side < window_.sides()) expire(side);
   }
 
   void expire_times(int at, int64_t limit) override {
@@ -339,7 +350,7 @@ class SpoEngine final : public EngineBase {
   }
   size_t bytes() const override {
     size_t bytes = bit_bytes_;
-    for (int at = 0; at < stored_sides(); ++at) {
+    for (int at = 0; at < window_.sides(); ++at) {
       bytes += times_[at].bytes() + (sides_[at].part ? sides_[at].part->bytes() : 0);
       for (const auto& run : sides_[at].runs) bytes += run->bytes();
     }
@@ -382,41 +393,17 @@ class SpoEngine final : public EngineBase {
     int64_t merges = 0, queued = 0, by_bits = 0, by_ranks = 0;
   };
 
-  int stored_sides() const { return settings_.self_join ? 1 : 2; }
-  Side& side_of(int side) { return sides_[settings_.self_join ? 0 : side]; }
-  const Side& side_of(int side) const { return sides_[settings_.self_join ? 0 : side]; }
-  const Times& times_of(int side) const { return times_[settings_.self_join ? 0 : side]; }
-  const std::vector<Band>& bands(size_t k) const { return k == 0 ? settings_.bands : settings_.others[k - 1]; }
+  Side& side_of(int side) { return sides_[window_.stored(side)]; }
+  const Side& side_of(int side) const { return sides_[window_.stored(side)]; }
+  const Times& times_of(int side) const { return times_[window_.stored(side)]; }
   static const int64_t* keys(const Input& in, size_t k) {
     return static_cast<const int64_t*>(k == 0 ? in.keys : in.others[k - 1].keys);
-  }
-  static int64_t row_of(const Input& in, size_t place) {
-    return in.rows ? in.rows[place] : in.first_row + static_cast<int64_t>(place);
-  }
-  static int64_t opposite_of(const Input& in, size_t place) { return in.opposite ? in.opposite[place] : in.same_opposite; }
-  int64_t span(int side) const {
-    return settings_.window[0] == 0 ? std::numeric_limits<int64_t>::max() / 2 : settings_.window[side];
-  }
-
-  void check(const Input (&input)[2], const Input (&storing)[2]) const {
-    if (settings_.self_join && input[0].count != input[1].count) {
-      throw std::invalid_argument("both sides of a self join are the same rows");
-    }
-    for (int side = 0; side < 2; ++side) {
-      for (const Input* in : {&input[side], &storing[side]}) {
-        if (in->count > 0 && in->others.size() + 1 != conditions_) throw std::invalid_argument("every condition has its keys");
-      }
-      if (storing[side].count > 0 && row_of(storing[side], 0) < arrived_[settings_.self_join ? 0 : side]) {
-        throw std::invalid_argument("rows must come after those of earlier steps");
-      }
-    }
   }
 
   // Rows that a mutable part takes: a slide, or a part of one (section 3.3). By default a slide is a tenth of the
   // window, of the rows there are in a time window.
   size_t interval(int side) const {
-    const size_t most = static_cast<size_t>(settings_.self_join ? std::max(settings_.window[0], settings_.window[1])
-                                                                : settings_.window[side]);
+    const auto most = static_cast<size_t>(window_.rows(side));
     const size_t slide = slide_ > 0 ? slide_ : std::max<size_t>((most > 0 ? most : rows(side)) / 10, 1024);
     return std::max<size_t>(slide / sub_intervals_, 1);
   }
@@ -432,27 +419,27 @@ class SpoEngine final : public EngineBase {
       MutablePart& part = *side.part;
       const size_t held = part.rows.size();
       // Rows of a run lie within 2**32 arrival numbers.
-      if (held > 0 && (held >= most || row_of(in, place) - part.extent.first_row > 0xFFFFFFFF)) {
+      if (held > 0 && (held >= most || in.row(place) - part.extent.first_row > 0xFFFFFFFF)) {
         side.full.push_back(std::move(side.part));
         continue;
       }
       const size_t from = place;
       for (; place < in.count && part.rows.size() < most; ++place) {
-        const int64_t row = row_of(in, place);
+        const int64_t row = in.row(place);
         if (!part.rows.empty() && row - part.extent.first_row > 0xFFFFFFFF) break;
         part.add(row, in.times ? in.times[place] : 0);
       }
       side.sown.push_back({&part, held, from, place});
     }
     if (side.part && side.part->rows.size() >= most) side.full.push_back(std::move(side.part));
-    if (in.count) arrived_[at] = std::max(arrived_[at], row_of(in, in.count - 1) + 1);
+    if (in.count) arrived_[at] = std::max(arrived_[at], in.row(in.count - 1) + 1);
   }
 
   // Inserts the keys of a step's rows, each condition's into its trees.
-  void plant(const Input (&input)[2], int threads, Poll poll) {
-    run_tasks(stored_sides() * conditions_, threads, poll, [&](size_t task) {
+  void plant(const Input* const (&input)[2], int threads, Poll poll) {
+    run_tasks(window_.sides() * conditions_, threads, poll, [&](size_t task) {
       const size_t at = task / conditions_, k = task % conditions_;
-      const int64_t* values = input[at].count ? keys(input[at], k) : nullptr;
+      const int64_t* values = input[at]->count ? keys(*input[at], k) : nullptr;
       CallVector<uint32_t> places;
       for (const typename Side::Sown& sown : sides_[at].sown) {
         KeyTree& tree = sown.part->trees[k];
@@ -476,21 +463,21 @@ class SpoEngine final : public EngineBase {
                        static_cast<uint64_t*>(room.data()));
   }
 
-  std::vector<Chunk> cut(const Input (&input)[2]) const {
+  std::vector<Chunk> cut(const Input* const (&input)[2]) const {
     std::vector<Chunk> chunks;
     for (int side = 0; side < 2; ++side) {
-      const Input& in = input[side];
+      const Input& in = *input[side];
       for (size_t first = 0; first < in.count; first += kChunk) {
         Chunk& chunk = chunks.emplace_back();
         chunk.side = side;
         chunk.first = first;
         chunk.count = std::min(kChunk, in.count - first);
         chunk.conditions.resize(conditions_);
-        chunk.least_opposite = chunk.most_opposite = opposite_of(in, first);
+        chunk.least_opposite = chunk.most_opposite = in.opposite_of(first);
         if (in.times) chunk.first_time = chunk.last_time = in.times[first];
         for (size_t i = first; i < first + chunk.count; ++i) {
-          chunk.least_opposite = std::min(chunk.least_opposite, opposite_of(in, i));
-          chunk.most_opposite = std::max(chunk.most_opposite, opposite_of(in, i));
+          chunk.least_opposite = std::min(chunk.least_opposite, in.opposite_of(i));
+          chunk.most_opposite = std::max(chunk.most_opposite, in.opposite_of(i));
           if (!in.times) continue;
           chunk.first_time = std::min(chunk.first_time, in.times[i]);
           chunk.last_time = std::max(chunk.last_time, in.times[i]);
@@ -502,15 +489,14 @@ class SpoEngine final : public EngineBase {
   }
 
   // Sorts a chunk by the keys of one condition, and bounds what it looks for.
-  void prepare(Chunk& chunk, const Input (&input)[2], size_t k) const {
-    const Input& in = input[chunk.side];
+  void prepare(Chunk& chunk, const Input& in, size_t k) const {
     Chunk::Condition& condition = chunk.conditions[k];
     const int64_t* values = keys(in, k) + chunk.first;
     sort(values, chunk.count, condition.order);
     const bool bounded = k == 0 ? in.bounded : in.others[k - 1].bounded;
     const auto& bounds = k == 0 ? in.bounds : in.others[k - 1].bounds;
-    const std::vector<Band>& all = bands(k);
-    condition.intervals.resize(bounded ? bounds.size() : all.size());
+    const std::vector<BandOf<int64_t>>& bands = intervals_[chunk.side][k];
+    condition.intervals.resize(bounded ? bounds.size() : bands.size());
     for (size_t i = 0; i < condition.intervals.size(); ++i) {
       Chunk::Ends& ends = condition.intervals[i];
       ends.lower.resize(chunk.count);
@@ -524,21 +510,18 @@ class SpoEngine final : public EngineBase {
         }
         continue;
       }
-      const Band& band = all[chunk.side == 0 ? i : all.size() - 1 - i];
-      const Wide low = chunk.side == 0 ? band.low : -band.high, high = chunk.side == 0 ? band.high : -band.low;
-      constexpr Wide least = std::numeric_limits<int64_t>::min(), most = std::numeric_limits<int64_t>::max();
       for (size_t j = 0; j < chunk.count; ++j) {
-        const Wide key = values[condition.order[j]], first = std::max(key + low, least), last = std::min(key + high, most);
-        ends.lower[j] = first <= last ? static_cast<int64_t>(first) : 1;
-        ends.upper[j] = first <= last ? static_cast<int64_t>(last) : 0;
+        std::tie(ends.lower[j], ends.upper[j]) = bands[i].of(values[condition.order[j]]);
       }
     }
   }
 
   // Builds the runs of full parts and probes the others side by side; then what was queued for those under construction
   // (section 3.4). Runs are shared out between threads where there are fewer chunks than those (algorithm 4).
-  void probe(const std::vector<Chunk>& chunks, const Input (&input)[2], bool counting, int threads, Poll poll,
-             std::vector<Output>& outputs, Budget& budget) {
+  void probe(const std::vector<Chunk>& chunks, const StepRequest& request, int threads, std::vector<Output>& outputs,
+             Budget& budget) {
+    const bool counting = request.counting();
+    const Poll poll = request.poll;
     struct Target {
       std::shared_ptr<const ImmutableRun> run;  // one of the two
       const MutablePart* part;
@@ -547,14 +530,14 @@ class SpoEngine final : public EngineBase {
     std::vector<std::pair<int, size_t>> builds;
     std::vector<const MutablePart*> sources[2];
     size_t kept[2] = {0, 0};  // of those built; the rest goes with the step
-    for (int at = 0; at < stored_sides(); ++at) {
+    for (int at = 0; at < window_.sides(); ++at) {
       Side& side = sides_[at];
       for (const auto& run : side.runs) ready[at].push_back({run, nullptr});
       for (const auto& part : side.full) sources[at].push_back(part.get());
       kept[at] = sources[at].size();
       if (side.part) {
         size_t probes = 0;
-        for (const Chunk& chunk : chunks) probes += settings_.self_join || chunk.side != at ? chunk.count : 0;
+        for (const Chunk& chunk : chunks) probes += window_.self_join || chunk.side != at ? chunk.count : 0;
         // Many probes meet a copy of the leaves in the form of a run: it is made in less time than they would take.
         const bool copied = !hash_ && probes >= 64 && probes * 16 >= side.part->rows.size();
         if (copied && immutable_ <= Immutable::kPoJoinBits) {
@@ -583,7 +566,7 @@ class SpoEngine final : public EngineBase {
       std::vector<Task> tasks;
       const size_t wanted = 2 * std::min<size_t>(threads, 64);
       for (const Chunk& chunk : chunks) {
-        const auto& all = targets[settings_.self_join ? 0 : 1 - chunk.side];
+        const auto& all = targets[window_.stored(1 - chunk.side)];
         const size_t groups = std::min(all.size(), std::max<size_t>(wanted / chunks.size(), 1));
         for (size_t group = 0; group < groups; ++group) {
           tasks.push_back({&chunk, &all, all.size() * group / groups, all.size() * (group + 1) / groups});
@@ -599,11 +582,11 @@ class SpoEngine final : public EngineBase {
         checkpoint();
         const Target& target = (*task.targets)[i];
         if (target.part) {
-          probe_part(*target.part, *task.chunk, input[output.side], counting, output);
+          probe_part(*target.part, *task.chunk, *request.probes[output.side], counting, output);
         } else if (immutable_ == Immutable::kCssBits || immutable_ == Immutable::kCssHash) {
-          probe_css(*target.run, *task.chunk, input[output.side], counting, output);
+          probe_css(*target.run, *task.chunk, *request.probes[output.side], counting, output);
         } else {
-          probe_run(*target.run, *task.chunk, input[output.side], counting, output);
+          probe_run(*target.run, *task.chunk, *request.probes[output.side], counting, output);
         }
       }
       output.settle();
@@ -628,13 +611,13 @@ class SpoEngine final : public EngineBase {
     }
     for (const Chunk& chunk : chunks) {
       probed_runs += runs(1 - chunk.side);
-      side_of(1 - chunk.side).queued += static_cast<int64_t>(chunk.count * kept[settings_.self_join ? 0 : 1 - chunk.side]);
+      side_of(1 - chunk.side).queued += static_cast<int64_t>(chunk.count * kept[window_.stored(1 - chunk.side)]);
     }
     for (size_t i = 0; i < builds.size(); ++i) {
       const auto [at, which] = builds[i];
       if (which < kept[at]) sides_[at].merge_seconds += took[i];
     }
-    for (int at = 0; at < stored_sides(); ++at) {
+    for (int at = 0; at < window_.sides(); ++at) {
       Side& side = sides_[at];
       for (size_t i = 0; i < kept[at]; ++i) side.runs.push_back(std::move(built[at][i].run));
       side.merges += static_cast<int64_t>(kept[at]);
@@ -664,9 +647,8 @@ class SpoEngine final : public EngineBase {
     const Times& times;
 
     View(const SpoEngine& engine, const Chunk& chunk, const Input& in)
-        : engine(engine), chunk(chunk), in(in), span(engine.span(1 - chunk.side)),
-          low(chunk.side == 0 ? engine.settings_.time_low : -engine.settings_.time_high),
-          high(chunk.side == 0 ? engine.settings_.time_high : -engine.settings_.time_low),
+        : engine(engine), chunk(chunk), in(in), span(engine.window_.span(1 - chunk.side)),
+          low(engine.window_.first_apart(chunk.side)), high(engine.window_.last_apart(chunk.side)),
           times(engine.times_of(1 - chunk.side)) {}
 
     Sight of(const Extent& extent) const {
@@ -683,7 +665,7 @@ class SpoEngine final : public EngineBase {
       return of({row, row, time, time});
     }
     bool sees(size_t probe, int64_t row) const {
-      const int64_t opposite = opposite_of(in, chunk.first + probe);
+      const int64_t opposite = in.opposite_of(chunk.first + probe);
       return row < opposite && row >= opposite - span && on_time(probe, row);
     }
     bool on_time(size_t probe, int64_t row) const {
@@ -1028,7 +1010,7 @@ class SpoEngine final : public EngineBase {
       for (size_t j = 0; j < chunk.count; ++j) place[k][chunk.conditions[k].order[j]] = j;
     }
     for (size_t probe = 0; probe < chunk.count; ++probe) {
-      const int64_t opposite = opposite_of(in, chunk.first + probe);
+      const int64_t opposite = in.opposite_of(chunk.first + probe);
       const size_t first = std::lower_bound(part.rows.begin(), part.rows.end(), opposite - view.span) - part.rows.begin();
       const size_t last = std::lower_bound(part.rows.begin(), part.rows.end(), opposite) - part.rows.begin();
       if (first == last) continue;
@@ -1056,7 +1038,7 @@ class SpoEngine final : public EngineBase {
     const std::vector<const uint32_t*> of = all_ranges(run, chunk, output);
     Sink sink{output, counts_[chunk.side].data(), chunk.first};
     for (size_t probe = 0; probe < chunk.count; ++probe) {
-      const int64_t opposite = opposite_of(in, chunk.first + probe);
+      const int64_t opposite = in.opposite_of(chunk.first + probe);
       const auto place = [&](int64_t row) {
         const int64_t apart = std::clamp<int64_t>(row - run.extent.first_row, 0, int64_t{1} << 32);
         return static_cast<size_t>(std::partition_point(run.offset, run.offset + run.length,
@@ -1092,23 +1074,22 @@ class SpoEngine final : public EngineBase {
     int64_t *probing = output.side == 0 ? left : right, *stored = output.side == 0 ? right : left;
     std::copy_n(output.rows.data(), output.pairs, stored);
     for (const Output::Part& part : output.parts) {
-      std::fill_n(probing, part.count, row_of(in, part.probe));
+      std::fill_n(probing, part.count, in.row(part.probe));
       probing += part.count;
     }
   }
 
   // Whole runs leave (coarse removal, section 3.4); single rows are left out by each probe.
   void expire(int at) {
-    if (settings_.window[0] == 0) return;
+    if (window_.timed()) return;
     Side& side = sides_[at];
-    const int64_t most = settings_.self_join ? std::max(settings_.window[0], settings_.window[1]) : settings_.window[at];
-    const int64_t before = arrived_[at] - most;
+    const int64_t before = arrived_[at] - window_.rows(at);
     std::erase_if(side.runs, [before](const auto& run) { return run->extent.last_row < before; });
     if (side.part && side.part->extent.last_row < before) side.part.reset();
   }
 
   void trim(int at) {
-    times_[settings_.self_join ? 0 : at].trim(oldest(at, std::numeric_limits<int64_t>::max()));
+    times_[window_.stored(at)].trim(oldest(at, std::numeric_limits<int64_t>::max()));
   }
 
   // A part with those rows of others that are kept, in order of arrival.
@@ -1129,23 +1110,22 @@ class SpoEngine final : public EngineBase {
   }
 
   const KernelTable& kernels_;
-  const Settings settings_;
+  std::vector<std::vector<BandOf<int64_t>>> intervals_[2];  // of each condition, by the role of the rows that probe
   const size_t conditions_, slide_, sub_intervals_;
   const bool hash_;
   const Immutable immutable_;
   Side sides_[2];
   Times times_[2];
-  int64_t arrived_[2] = {0, 0};
   CallVector<int64_t> counts_[2];
   double seconds_per_probe_ = 0;
   std::atomic<size_t> bit_bytes_{0};  // of one thread, at most
 };
 
-std::unique_ptr<EngineBase> open_spo(const Opening& opening) { return std::make_unique<SpoEngine>(opening); }
-std::unique_ptr<EngineBase> refuse_narrow(const Opening&) { throw std::invalid_argument("spo_join takes keys of 64 bits"); }
-
 }  // namespace
 
-const std::vector<IndexKind> kConjunctionIndexes = {{"spo_join", &refuse_narrow, &open_spo}};
+std::unique_ptr<Engine> open_spo(const Opening& opening) {
+  if (opening.key_bytes != 8) throw std::invalid_argument("spo_join takes keys of 64 bits");
+  return std::make_unique<SpoEngine>(opening);
+}
 
 }  // namespace muntin

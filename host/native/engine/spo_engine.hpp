@@ -5,7 +5,9 @@
 
 #include <bit>
 #include <deque>
+#include <numeric>
 #include <span>
+#include <tuple>
 
 #include "engine/engine.hpp"
 

@@ -4,9 +4,8 @@
 
 #include <concepts>
 #include <deque>
-#include <functional>
 
-#include "core/window_index.hpp"
+#include "index/range_search.hpp"
 
 namespace muntin {
 
@@ -30,15 +29,16 @@ concept OrderedEntries = requires(Tree& tree, const Tree& same, typename Tree::K
 //     slice of a window, which goes whole.
 //   time_width: of the window, 0 where it is counted; how often a few rows that are far ahead of their time are looked for.
 template <OrderedEntries Tree>
-class OrderedWindow {
+class OrderedWindow final : public WindowIndex<typename Tree::Key>, public RangeSearch<typename Tree::Key> {
  public:
   using Key = typename Tree::Key;
+  using Visit = typename RangeSearch<Key>::Visit;
   using Make = std::function<Tree()>;
 
   OrderedWindow(Make make, bool logged, int64_t time_width)
       : make_(std::move(make)), logged_(logged), time_width_(time_width), tree_(make_()) {}
 
-  void insert(Run<Key>&& run) {
+  void insert(Run<Key>&& run, const Times&) override {
     const size_t length = run.length();
     if (length == 0) return;
     admit(run.extent);
@@ -50,9 +50,11 @@ class OrderedWindow {
     }
   }
 
-  // Rows in order of arrival, the first of them `first_row`, as a step of its own.
-  void put(const Key* keys, size_t count, const Extent& extent) {
+  RangeSearch<Key>* range_search() override { return this; }
+
+  void put(const Key* keys, const int64_t* times, size_t count, int64_t first_row) override {
     if (count == 0) return;
+    const Extent extent = extent_of(times, count, first_row);
     admit(extent);
     std::vector<Entry>* log = logged_ ? log_for(extent, count) : nullptr;
     auto row = static_cast<Row>(extent.first_row);
@@ -62,7 +64,7 @@ class OrderedWindow {
     }
   }
 
-  void probe(const Probes& probes, const Scope& scope, Matches& matches) const {
+  void probe(const Probes& probes, const Scope& scope, Matches& matches) const override {
     const int64_t least = scope.least_opposite - scope.span;
     if (tree_.size() == 0 || extent_.last_row < least || extent_.first_row >= scope.most_opposite) return;
     bool by_time = false;
@@ -107,11 +109,11 @@ class OrderedWindow {
     if (matches.found.size() > before) matches.parts.push_back({nullptr, nullptr, before, matches.found.size()});
   }
 
-  void expire_rows(int64_t before) {
+  void expire_rows(int64_t before) override {
     drop_if([before](const Batch& batch) { return batch.extent.last_row < before; });
   }
 
-  void expire_times(int64_t limit, const Times& times) {
+  void expire_times(int64_t limit, const Times& times) override {
     drop_if([limit](const Batch& batch) { return batch.extent.last_time <= limit; });
     // A few rows far ahead of their time would keep all that came with them.
     bool some = false;
@@ -128,7 +130,7 @@ class OrderedWindow {
     if (some) drop_if([](const Batch& batch) { return batch.entries.empty(); });
   }
 
-  void purge(int64_t limit, const Times& times) {
+  void purge(int64_t limit, const Times& times) override {
     if (!logged_) {
       rebuild(limit, times);
       return;
@@ -139,28 +141,55 @@ class OrderedWindow {
     drop_if([](const Batch& batch) { return batch.entries.empty(); });
   }
 
-  size_t plan(size_t) { return 0; }
-  void work(size_t) {}
-  void settle() {}
-  bool behind() const { return false; }
-
-  template <class Visit>
-  bool map(Key low, Key high, const Visit& f) const {
-    return tree_.map(low, high, f);
+  void find(const Key* keys, size_t count, int64_t* rows, const int64_t* at, const Times& times) const override {
+    const auto number = numbers();
+    for (size_t i = 0; i < count; ++i) {
+      tree_.map(keys[i], keys[i], [&](Key, Row row) {
+        const int64_t found = number(row);
+        if (at == nullptr || times.of(found) == at[i]) rows[i] = std::max(rows[i], found);
+        return true;
+      });
+    }
   }
-  using Cursor = typename Tree::Cursor;
-  Cursor cursor(Key low, Key high) const { return Cursor(tree_, low, high); }
-  auto root_cursor(Key low, Key high) const
-    requires requires { typename Tree::RootCursor; }
-  {
-    return typename Tree::RootCursor(tree_, low, high);
+  void fold(Key low, Key high, RangeTotals& totals) const override {
+    const auto number = numbers();
+    switch (totals.kind) {
+      case RangeTotals::kCount:
+        if (totals.times == nullptr) {
+          tree_.map(low, high, [&](Key, Row) { return ++totals.count, true; });
+          break;
+        }
+        [[fallthrough]];
+      case RangeTotals::kWhole:
+      case RangeTotals::kReal:
+        tree_.map(low, high, [&](Key, Row row) { return totals.add(number(row)), true; });
+        break;
+      case RangeTotals::kRows:
+        tree_.map(low, high, [&](Key, Row row) {
+          const int64_t value = number(row);
+          if (totals.sees(value)) totals.add_whole(value);
+          return true;
+        });
+        break;
+    }
+  }
+  bool visit(Key low, Key high, const Visit& f) const override {
+    const auto number = numbers();
+    return tree_.map(low, high, [&](Key key, Row row) { return f(key, number(row)); });
+  }
+  std::unique_ptr<RangeCursor<Key>> cursor(Key low, Key high, Scan scan) const override {
+    if (scan == Scan::kPlace) return std::make_unique<Cursor<typename Tree::Cursor>>(tree_, low, high, numbers());
+    if constexpr (requires { typename Tree::RootCursor; }) {
+      return std::make_unique<Cursor<typename Tree::RootCursor>>(tree_, low, high, numbers());
+    }
+    throw std::invalid_argument("this index has no iterator that starts at the root");
   }
 
-  size_t rows() const { return tree_.size(); }
-  size_t bytes() const { return tree_.bytes() + log_bytes_; }
-  size_t runs() const { return tree_.size() > 0; }
-  int64_t oldest(int64_t none) const { return tree_.size() > 0 ? extent_.first_row : none; }
-  Figures figures() const {
+  size_t rows() const override { return tree_.size(); }
+  size_t bytes() const override { return tree_.bytes() + log_bytes_; }
+  size_t runs() const override { return tree_.size() > 0; }
+  int64_t oldest(int64_t none) const override { return tree_.size() > 0 ? extent_.first_row : none; }
+  Figures figures() const override {
     Figures figures = tree_.figures();
     if (logged_) figures["erased"] = erased_;
     return figures;
@@ -177,6 +206,29 @@ class OrderedWindow {
     Extent extent;
     std::vector<Entry> entries;
     int64_t checked = std::numeric_limits<int64_t>::min() / 2;
+  };
+
+  // Whole arrival numbers of the rows stored.
+  struct Numbers {
+    int64_t base;
+    int64_t operator()(Row row) const { return base + static_cast<Row>(row - static_cast<Row>(base)); }
+  };
+  Numbers numbers() const { return {oldest(0)}; }
+
+  template <class Inner>
+  class Cursor final : public RangeCursor<Key> {
+   public:
+    Cursor(const Tree& tree, Key low, Key high, const Numbers& number) : number_(number), cursor_(tree, low, high) {}
+    bool next(Key& key, int64_t& row) override {
+      Row stored;
+      if (!cursor_.next(key, stored)) return false;
+      row = number_(stored);
+      return true;
+    }
+
+   private:
+    const Numbers number_;
+    Inner cursor_;
   };
 
   static int64_t number(int64_t base, Row row) { return base + static_cast<Row>(row - static_cast<Row>(base)); }

@@ -7,12 +7,13 @@
 #include <deque>
 
 #include "index/pim_tree.hpp"
+#include "index/registry.hpp"
 
 namespace muntin {
 
 // One B+-Tree, from which rows are removed one by one as they expire.
 template <class K>
-class BPlusIndex : public RowIndex<BPlusIndex<K>, K> {
+class BPlusIndex final : public RowIndex<BPlusIndex<K>, K> {
   using Base = RowIndex<BPlusIndex<K>, K>;
   using Base::oldest_;
 
@@ -21,7 +22,7 @@ class BPlusIndex : public RowIndex<BPlusIndex<K>, K> {
   using typename Base::Item;
   using typename Base::Key;
 
-  void insert(Run<Key>&& run) {
+  void insert(Run<Key>&& run, const Times&) override {
     int64_t number = run.extent.first_row;
     for (const Item& item : this->arrivals(run)) {
       number += static_cast<Row>(row_of(item) - static_cast<Row>(number));
@@ -38,7 +39,7 @@ class BPlusIndex : public RowIndex<BPlusIndex<K>, K> {
   }
 
   // Rows that several threads have added are not in order of arrival.
-  void settle() {
+  void settle() override {
     const Row base = static_cast<Row>(oldest_ - (int64_t{1} << 31));
     std::sort(window_.end() - static_cast<ptrdiff_t>(std::min(fresh_, window_.size())), window_.end(),
               [base](const Item& a, const Item& b) {
@@ -48,7 +49,7 @@ class BPlusIndex : public RowIndex<BPlusIndex<K>, K> {
     if (!window_.empty()) oldest_ = Keep{0, oldest_ - (int64_t{1} << 31)}.number(row_of(window_.front()));
   }
 
-  void expire_rows(int64_t before) {
+  void expire_rows(int64_t before) override {
     while (!window_.empty() && front() < before) pop();
     if (!window_.empty()) oldest_ = front();
   }
@@ -56,11 +57,11 @@ class BPlusIndex : public RowIndex<BPlusIndex<K>, K> {
   void expire(int64_t before) {
     while (!window_.empty() && static_cast<int32_t>(static_cast<Row>(before) - row_of(window_.front())) > 0) pop();
   }
-  void expire_times(int64_t limit, const Times& times) {
+  void expire_times(int64_t limit, const Times& times) override {
     while (!window_.empty() && times.of(front()) <= limit) pop();
     if (!window_.empty()) oldest_ = front();
   }
-  void purge(int64_t limit, const Times& times) {
+  void purge(int64_t limit, const Times& times) override {
     const Keep keep{0, oldest_};
     std::deque<Item> kept;
     for (const Item& item : window_) {
@@ -85,10 +86,10 @@ class BPlusIndex : public RowIndex<BPlusIndex<K>, K> {
     });
   }
 
-  size_t rows() const { return window_.size(); }
-  size_t bytes() const { return pool_.bytes() + window_.size() * sizeof(Item); }
-  size_t runs() const { return window_.empty() ? 0 : 1; }
-  Figures figures() const {
+  size_t rows() const override { return window_.size(); }
+  size_t bytes() const override { return pool_.bytes() + window_.size() * sizeof(Item); }
+  size_t runs() const override { return window_.empty() ? 0 : 1; }
+  Figures figures() const override {
     return {{"depth", static_cast<int64_t>(tree_.depth())},
             {"fan_out", static_cast<int64_t>(BPlusTree<Key>::Inner::kMost)},
             {"leaf_items", static_cast<int64_t>(BPlusTree<Key>::Leaf::kMost)},
@@ -115,7 +116,7 @@ class BPlusIndex : public RowIndex<BPlusIndex<K>, K> {
 // A chain of sub-indexes over slices of the window, the youngest of them active; whole ones are dropped once all of
 // their rows have expired. Each is a B+-Tree; with `immutable` those that are full become immutable trees.
 template <class K>
-class ChainIndex : public RowIndex<ChainIndex<K>, K> {
+class ChainIndex final : public RowIndex<ChainIndex<K>, K> {
   using Base = RowIndex<ChainIndex<K>, K>;
   using Base::oldest_;
 
@@ -130,7 +131,7 @@ class ChainIndex : public RowIndex<ChainIndex<K>, K> {
         slice_time_(window_rows > 0 ? 0 : std::max<int64_t>(width / static_cast<int64_t>(length - 1), 1)),
         immutable_(immutable) {}
 
-  void insert(Run<Key>&& run) {
+  void insert(Run<Key>&& run, const Times&) override {
     const Extent& extent = run.extent;
     int64_t number = extent.first_row;
     for (const Item& item : this->arrivals(run)) {
@@ -153,16 +154,15 @@ class ChainIndex : public RowIndex<ChainIndex<K>, K> {
     ++rows_;
     oldest_ = std::min(oldest_, number);
   }
-  void settle() {}
 
-  void expire_rows(int64_t before) { expire(before); }
+  void expire_rows(int64_t before) override { expire(before); }
   void expire(int64_t before) {
     drop([before](const Sub& sub) { return sub.last < before; });
   }
-  void expire_times(int64_t limit, const Times&) {
+  void expire_times(int64_t limit, const Times&) override {
     drop([limit](const Sub& sub) { return sub.last_time <= limit; });
   }
-  void purge(int64_t limit, const Times& times) {
+  void purge(int64_t limit, const Times& times) override {
     std::deque<std::unique_ptr<Sub>> chain;
     chain.swap(chain_);
     const Keep keep{0, oldest_};
@@ -211,14 +211,14 @@ class ChainIndex : public RowIndex<ChainIndex<K>, K> {
     }
   }
 
-  size_t rows() const { return rows_; }
-  size_t bytes() const {
+  size_t rows() const override { return rows_; }
+  size_t bytes() const override {
     size_t bytes = 0;
     for (const auto& sub : chain_) bytes += sub->archive.bytes() + sub->pool.bytes();
     return bytes;
   }
-  size_t runs() const { return chain_.size(); }
-  Figures figures() const {
+  size_t runs() const override { return chain_.size(); }
+  Figures figures() const override {
     std::vector<int64_t> lengths, depths;
     for (const auto& sub : chain_) {
       lengths.push_back(static_cast<int64_t>(sub->count));
@@ -296,20 +296,16 @@ class ChainIndex : public RowIndex<ChainIndex<K>, K> {
   uint64_t dropped_ = 0, archived_ = 0;
 };
 
-// From the parameters that users give.
+// From the options that users give.
 template <class Key>
-std::unique_ptr<ChainIndex<Key>> make_chain(const Opening& opening, int side, bool immutable) {
-  const Settings& settings = opening.settings;
-  const Wide width = std::clamp<Wide>(settings.time_high - settings.time_low, 0, std::numeric_limits<int64_t>::max());
-  return std::make_unique<ChainIndex<Key>>(opening.number("length", 2, 2), opening.window_rows(side),
-                                           static_cast<int64_t>(width), immutable);
+std::unique_ptr<ChainIndex<Key>> make_chain(const Options& options, const Making& making, bool immutable) {
+  return std::make_unique<ChainIndex<Key>>(options.whole("length", 2, 2), making.window_rows, making.time_width, immutable);
 }
 template <class Key>
-std::unique_ptr<PimIndex<Key>> make_pim(const Opening& opening, int side, bool partitioned) {
-  const double ratio = opening.parameter("merge_ratio", 0.125);
-  if (!(ratio > 0 && ratio <= 1)) throw std::invalid_argument("merge_ratio is more than 0 and at most 1");
-  const size_t depth = partitioned ? opening.number("insertion_depth", 1, 2) : 0;
-  return std::make_unique<PimIndex<Key>>(depth, ratio, opening.window_rows(side));
+std::unique_ptr<PimIndex<Key>> make_pim(const Options& options, const Making& making, bool partitioned) {
+  const double ratio = options.real("merge_ratio", 0, 1, 0.125);
+  const size_t depth = partitioned ? options.whole("insertion_depth", 1, 2) : 0;
+  return std::make_unique<PimIndex<Key>>(depth, ratio, making.window_rows);
 }
 
 }  // namespace muntin

@@ -35,7 +35,7 @@ struct MergeGate {
 // A merge in the background reads trees that change no more: from its begin on, rows go to second B+-Trees, of the same
 // nodes, and probes look into both. At its end these rows go to the B+-Trees of the new immutable tree.
 template <class K>
-class PimIndex : public RowIndex<PimIndex<K>, K> {
+class PimIndex final : public RowIndex<PimIndex<K>, K> {
   using Base = RowIndex<PimIndex<K>, K>;
   using Base::oldest_;
 
@@ -71,7 +71,7 @@ class PimIndex : public RowIndex<PimIndex<K>, K> {
     int64_t oldest = 0;
   };
 
-  void insert(Run<Key>&& run) {
+  void insert(Run<Key>&& run, const Times&) override {
     const Extent& extent = run.extent;
     if (run.length() == 0) return;
     if (rows() == 0) oldest_ = extent.first_row;
@@ -96,7 +96,6 @@ class PimIndex : public RowIndex<PimIndex<K>, K> {
     if (rows() == 0) oldest_ = number;
   }
   void end(int64_t number) { newest_ = std::max(newest_, number); }
-  void settle() {}
 
   bool full() const { return !merging() && state_->fresh.load(std::memory_order_relaxed) >= threshold(); }
   size_t threshold() const {
@@ -211,12 +210,12 @@ class PimIndex : public RowIndex<PimIndex<K>, K> {
     ++merges_;
   }
 
-  void expire_rows(int64_t before) {
+  void expire_rows(int64_t before) override {
     before_ = std::max(before_, before);
     if (rows() > 0 && newest_ < before_) clear();
   }
   void expire(int64_t) {}
-  void expire_times(int64_t limit, const Times& times) {
+  void expire_times(int64_t limit, const Times& times) override {
     limit_ = limit;
     if (merged()) end_merge();
     if (merging() || rows() == 0 || !(full() || rows() >= 2 * live_ + kLeastMerged)) return;
@@ -226,7 +225,7 @@ class PimIndex : public RowIndex<PimIndex<K>, K> {
       purge(limit, times);
     }
   }
-  void purge(int64_t limit, const Times& times) {
+  void purge(int64_t limit, const Times& times) override {
     limit_ = limit;
     settle_merge();
     if (rows() > 0) swap(build({before_, oldest_, &times, limit}));
@@ -292,12 +291,12 @@ class PimIndex : public RowIndex<PimIndex<K>, K> {
   }
   State& state() { return *state_; }
 
-  size_t rows() const { return state_->tree.size() + mutable_rows(); }
-  size_t bytes() const {
+  size_t rows() const override { return state_->tree.size() + mutable_rows(); }
+  size_t bytes() const override {
     return state_->tree.bytes() + state_->pool.bytes() + state_->young_pool.bytes() + state_->count * sizeof(typename State::Part);
   }
-  size_t runs() const { return (state_->tree.size() > 0) + (mutable_rows() > 0); }
-  Figures figures() const {
+  size_t runs() const override { return (state_->tree.size() > 0) + (mutable_rows() > 0); }
+  Figures figures() const override {
     std::vector<int64_t> parts;
     for (size_t i = 0; i < state_->count; ++i) parts.push_back(state_->parts[i].rows.load());
     return {{"depth", static_cast<int64_t>(state_->tree.depth() + (state_->tree.size() > 0))},

@@ -4,7 +4,7 @@
 // have expired may stay where the index removes them later.
 #pragma once
 
-#include "engine/engine.hpp"
+#include "core/window_index.hpp"
 #include "index/trees.hpp"
 
 namespace muntin {
@@ -21,12 +21,12 @@ struct Keep {
 
 // What these indexes have in common: which rows are stored, and a probe by ranges of keys.
 template <class Index, class K>
-class RowIndex {
+class RowIndex : public WindowIndex<K> {
  public:
-  using Key = K;
+  using typename WindowIndex<K>::Key, typename WindowIndex<K>::Probes;
   using Item = muntin::Item<Key>;
 
-  void probe(const Probes& probes, const Scope& scope, Matches& matches) const {
+  void probe(const Probes& probes, const Scope& scope, Matches& matches) const final {
     const auto& index = static_cast<const Index&>(*this);
     if (index.rows() == 0) return;
     const size_t before = matches.found.size();
@@ -61,10 +61,7 @@ class RowIndex {
     if (matches.found.size() > before) matches.parts.push_back({nullptr, nullptr, before, matches.found.size()});
   }
 
-  size_t plan(size_t) { return 0; }
-  void work(size_t) {}
-  bool behind() const { return false; }
-  int64_t oldest(int64_t none) const { return static_cast<const Index&>(*this).rows() == 0 ? none : oldest_; }
+  int64_t oldest(int64_t none) const final { return static_cast<const Index&>(*this).rows() == 0 ? none : oldest_; }
   // At or before all numbers stored.
   int64_t floor() const { return oldest_; }
 

@@ -7,270 +7,26 @@
 #pragma once
 
 #include <atomic>
-#include <bit>
-#include <functional>
 #include <map>
-#include <memory>
-#include <stdexcept>
-#include <tuple>
 
-#include "core/window_index.hpp"
+#include "index/range_search.hpp"
 
 namespace muntin {
 
-// What a range search by native mapper has added up, of arrival numbers or of the rows' values.
-struct RangeTotals {
-  enum Kind { kCount, kRows, kWhole, kReal };
-  Kind kind;
-  const Times* values = nullptr;  // by arrival number; bits of doubles with kReal
-  const Times* times = nullptr;   // null: every row is seen
-  int64_t after = 0;              // else rows of later times than this
-
-  uint64_t count = 0;
-  Wide sum = 0;
-  int64_t least = std::numeric_limits<int64_t>::max(), most = std::numeric_limits<int64_t>::min();
-  double real_sum = 0, real_least = std::numeric_limits<double>::infinity(), real_most = -std::numeric_limits<double>::infinity();
-
-  bool sees(int64_t row) const { return times == nullptr || times->of(row) > after; }
-  void add_whole(int64_t value) {
-    ++count;
-    sum += value;
-    least = std::min(least, value);
-    most = std::max(most, value);
-  }
-  void add_real(double value) {
-    ++count;
-    real_sum += value;
-    real_least = std::min(real_least, value);
-    real_most = std::max(real_most, value);
-  }
-  void add(int64_t row) {
-    if (!sees(row)) return;
-    switch (kind) {
-      case kCount: ++count; break;
-      case kRows: add_whole(row); break;
-      case kWhole: add_whole(values->of(row)); break;
-      case kReal: add_real(std::bit_cast<double>(values->of(row))); break;
-    }
-  }
-};
-
-// An iterator over a range, row by row.
-template <class Key>
-class RangeCursor {
- public:
-  virtual ~RangeCursor() = default;
-  virtual bool next(Key& key, int64_t& row) = 0;
-};
-
-// Iterators: with a place in the structure, or from its root on for each key.
-enum class Scan { kPlace, kRoot };
-
-// An index of any kind behind one interface: a call is for a batch, so that what it costs to make it does not count.
 template <class K>
-class AnyIndex {
+class Slices final : public WindowIndex<K>, public RangeSearch<K> {
  public:
-  using Key = K;
-  using Visit = std::function<bool(Key, int64_t)>;
-  virtual ~AnyIndex() = default;
-  virtual void insert(Run<Key>&& run, const Times& times) = 0;
-  virtual void put(const Key* keys, const int64_t* times, size_t count, int64_t first_row) = 0;  // in order of arrival
-  virtual void probe(const Probes& probes, const Scope& scope, Matches& matches) const = 0;
-  virtual void expire_rows(int64_t before) = 0;
-  virtual void expire_times(int64_t limit, const Times& times) = 0;
-  virtual void purge(int64_t limit, const Times& times) = 0;
-  virtual size_t plan(size_t budget) = 0;
-  virtual void work(size_t piece) = 0;
-  virtual void settle() = 0;
-  virtual bool behind() const = 0;
-  virtual size_t rows() const = 0;
-  virtual size_t bytes() const = 0;
-  virtual size_t runs() const = 0;
-  virtual int64_t oldest(int64_t none) const = 0;
-  virtual Figures figures() const = 0;
-  // The greatest arrival number of each key's rows, where it is greater than what `rows` holds; where `at` is not null, of
-  // those rows whose time is the key's in it.
-  virtual void find(const Key* keys, size_t count, int64_t* rows, const int64_t* at, const Times& times) const = 0;
-  // Range search, both ends included: by native mapper; by any, until it returns false; by iterator.
-  virtual void fold(Key low, Key high, RangeTotals& totals) const = 0;
-  virtual bool visit(Key low, Key high, const Visit& f) const = 0;
-  virtual std::unique_ptr<RangeCursor<Key>> cursor(Key low, Key high, Scan scan) const = 0;
-};
-
-inline Extent extent_of(const int64_t* times, size_t count, int64_t first_row) {
-  Extent extent{first_row, first_row + static_cast<int64_t>(count) - 1, 0, 0};
-  if (times != nullptr && count > 0) {
-    const auto [least, most] = std::minmax_element(times, times + count);
-    extent.first_time = *least;
-    extent.last_time = *most;
-  }
-  return extent;
-}
-
-// The rows of a batch, whose numbers follow one another, as a sorted run.
-template <class Key>
-Run<Key> sorted_run(const Key* keys, size_t count, const Extent& extent) {
-  Run<Key> run(count, extent);
-  const auto first = static_cast<Row>(extent.first_row);
-  if constexpr (Run<Key>::kRows) {
-    std::vector<std::pair<Key, Row>> entries(count);
-    for (size_t i = 0; i < count; ++i) entries[i] = {keys[i], first + static_cast<Row>(i)};
-    std::stable_sort(entries.begin(), entries.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
-    for (size_t i = 0; i < count; ++i) std::tie(run.words()[i], run.rows()[i]) = entries[i];
-  } else {
-    for (size_t i = 0; i < count; ++i) {
-      run.words()[i] = static_cast<Word>(static_cast<uint64_t>(keys[i]) << 32 | static_cast<Row>(first + i));
-    }
-    std::sort(run.words(), run.words() + count);
-  }
-  run.index(0, count);
-  run.seal();
-  return run;
-}
-
-template <WindowIndex Index>
-class HeldIndex final : public AnyIndex<typename Index::Key> {
- public:
-  using Key = typename Index::Key;
-
-  template <class... Arguments>
-  explicit HeldIndex(Arguments&&... arguments) : index_(std::forward<Arguments>(arguments)...) {}
-
-  void insert(Run<Key>&& run, const Times& times) override {
-    if constexpr (requires { index_.insert(std::move(run), times); }) {
-      index_.insert(std::move(run), times);
-    } else {
-      index_.insert(std::move(run));
-    }
-  }
-  void put(const Key* keys, const int64_t* times, size_t count, int64_t first_row) override {
-    const Extent extent = extent_of(times, count, first_row);
-    if constexpr (requires { index_.put(keys, count, extent); }) {
-      index_.put(keys, count, extent);
-    } else if constexpr (requires { index_.insert(sorted_run(keys, count, extent)); }) {
-      index_.insert(sorted_run(keys, count, extent));
-    } else {
-      throw std::invalid_argument("this index takes the rows of a join's steps alone");
-    }
-  }
-  void probe(const Probes& probes, const Scope& scope, Matches& matches) const override { index_.probe(probes, scope, matches); }
-  void expire_rows(int64_t before) override { index_.expire_rows(before); }
-  void expire_times(int64_t limit, const Times& times) override { index_.expire_times(limit, times); }
-  void purge(int64_t limit, const Times& times) override { index_.purge(limit, times); }
-  size_t plan(size_t budget) override { return index_.plan(budget); }
-  void work(size_t piece) override { index_.work(piece); }
-  void settle() override { index_.settle(); }
-  bool behind() const override { return index_.behind(); }
-  size_t rows() const override { return index_.rows(); }
-  size_t bytes() const override { return index_.bytes(); }
-  size_t runs() const override { return index_.runs(); }
-  int64_t oldest(int64_t none) const override { return index_.oldest(none); }
-  Figures figures() const override { return index_.figures(); }
-
-  void find(const Key* keys, size_t count, int64_t* rows, const int64_t* at, const Times& times) const override {
-    const auto number = numbers();
-    for (size_t i = 0; i < count; ++i) {
-      map(keys[i], keys[i], [&](Key, Row row) {
-        const int64_t found = number(row);
-        if (at == nullptr || times.of(found) == at[i]) rows[i] = std::max(rows[i], found);
-        return true;
-      });
-    }
-  }
-  void fold(Key low, Key high, RangeTotals& totals) const override {
-    const auto number = numbers();
-    switch (totals.kind) {
-      case RangeTotals::kCount:
-        if (totals.times == nullptr) {
-          map(low, high, [&](Key, Row) { return ++totals.count, true; });
-          break;
-        }
-        [[fallthrough]];
-      case RangeTotals::kWhole:
-      case RangeTotals::kReal:
-        map(low, high, [&](Key, Row row) { return totals.add(number(row)), true; });
-        break;
-      case RangeTotals::kRows:
-        map(low, high, [&](Key, Row row) {
-          const int64_t value = number(row);
-          if (totals.sees(value)) totals.add_whole(value);
-          return true;
-        });
-        break;
-    }
-  }
-  bool visit(Key low, Key high, const typename AnyIndex<Key>::Visit& f) const override {
-    const auto number = numbers();
-    return map(low, high, [&](Key key, Row row) { return f(key, number(row)); });
-  }
-  std::unique_ptr<RangeCursor<Key>> cursor(Key low, Key high, Scan scan) const override {
-    if constexpr (requires { index_.root_cursor(low, high); }) {
-      if (scan == Scan::kRoot) return held(index_.root_cursor(low, high));
-    }
-    if (scan == Scan::kRoot) throw std::invalid_argument("this index has no iterator that starts at the root");
-    if constexpr (requires { index_.cursor(low, high); }) {
-      return held(index_.cursor(low, high));
-    } else {
-      throw std::invalid_argument("this index has no iterator: use a mapper");
-    }
-  }
-
- private:
-  template <class Inner, class Numbers>
-  class Cursor final : public RangeCursor<Key> {
-   public:
-    Cursor(Inner&& cursor, const Numbers& number) : number_(number), cursor_(std::move(cursor)) {}
-    bool next(Key& key, int64_t& row) override {
-      Row stored;
-      if (!cursor_.next(key, stored)) return false;
-      row = number_(stored);
-      return true;
-    }
-
-   private:
-    const Numbers number_;
-    Inner cursor_;
-  };
-  template <class Inner>
-  std::unique_ptr<RangeCursor<Key>> held(Inner&& cursor) const {
-    const auto number = numbers();
-    return std::make_unique<Cursor<Inner, std::remove_const_t<decltype(number)>>>(std::move(cursor), number);
-  }
-
-  auto numbers() const {
-    return [base = index_.oldest(0)](Row row) { return base + static_cast<Row>(row - static_cast<Row>(base)); };
-  }
-  template <class Visit>
-  bool map(Key low, Key high, const Visit& f) const {
-    if constexpr (requires { index_.map(low, high, f); }) {
-      return index_.map(low, high, f);
-    } else {
-      throw std::invalid_argument("this index has no range search by mapper");
-    }
-  }
-
-  Index index_;
-};
-
-// Frees an index on a thread in the background, and then takes 1 from `waiting`.
-class Freed {
- public:
-  virtual ~Freed() = default;
-};
-void free_later(std::unique_ptr<Freed> index, std::shared_ptr<std::atomic<int64_t>> waiting);
-
-template <class K>
-class Slices final : public AnyIndex<K> {
- public:
-  using Key = K;
-  using Make = std::function<std::unique_ptr<AnyIndex<Key>>()>;
+  using typename WindowIndex<K>::Key, typename WindowIndex<K>::Probes;
+  using typename RangeSearch<K>::Visit;
+  using Make = std::function<std::unique_ptr<WindowIndex<Key>>()>;
 
   // Parameters
   //   timed: slices over time; else over arrival numbers.
   //   stride: of a slice, in the window's unit.
   //   slots: of the circular array at first.
   Slices(Make make, bool timed, int64_t stride, size_t slots)
-      : make_(std::move(make)), timed_(timed), stride_(stride), slots_(std::clamp<size_t>(slots, 1, kMostSlots)) {}
+      : make_(std::move(make)), searched_(make_()->range_search() != nullptr), timed_(timed), stride_(stride),
+        slots_(std::clamp<size_t>(slots, 1, kMostSlots)) {}
 
   ~Slices() override {
     for (auto& slot : slots_) {
@@ -330,6 +86,8 @@ class Slices final : public AnyIndex<K> {
     rows_ += length;
   }
 
+  RangeSearch<Key>* range_search() override { return searched_ ? this : nullptr; }
+
   void put(const Key* keys, const int64_t* times, size_t count, int64_t first_row) override {
     if (count > 0) begin(extent_of(times, 1, first_row));
     for (size_t from = 0; from < count;) {
@@ -338,7 +96,7 @@ class Slices final : public AnyIndex<K> {
       while (to < count && number(timed_ ? times[to] : first_row + static_cast<int64_t>(to)) == at) ++to;
       const int64_t row = first_row + static_cast<int64_t>(from);
       const int64_t* own = times == nullptr ? nullptr : times + from;
-      slice_of(at, extent_of(own, to - from, row)).index->put(keys + from, own, to - from, row);
+      slice_of(at, extent_of(own, to - from, row)).search->put(keys + from, own, to - from, row);
       rows_ += to - from;
       from = to;
     }
@@ -436,7 +194,7 @@ class Slices final : public AnyIndex<K> {
   void find(const Key* keys, size_t count, int64_t* rows, const int64_t* at, const Times& times) const override {
     if (at == nullptr || !timed_) {
       const auto slices = in_order();
-      for (const Slice* slice : slices) slice->index->find(keys, count, rows, at, times);
+      for (const Slice* slice : slices) slice->search->find(keys, count, rows, at, times);
       searches_ += static_cast<int64_t>(slices.size() * count);
       return;
     }
@@ -444,7 +202,7 @@ class Slices final : public AnyIndex<K> {
     for (size_t from = 0, to; from < count; from = to) {
       for (to = from + 1; to < count && number(at[to]) == number(at[from]);) ++to;
       for_each(at[from], at[from], [&](const Slice& slice) {
-        slice.index->find(keys + from, to - from, rows + from, at + from, times);
+        slice.search->find(keys + from, to - from, rows + from, at + from, times);
         searches_ += static_cast<int64_t>(to - from);
       });
     }
@@ -453,13 +211,13 @@ class Slices final : public AnyIndex<K> {
     const RangeTotals asked = totals;
     for (const Slice* slice : seen(totals)) {
       totals.times = whole(*slice, asked) ? nullptr : asked.times;
-      slice->index->fold(low, high, totals);
+      slice->search->fold(low, high, totals);
     }
     totals.times = asked.times;
   }
-  bool visit(Key low, Key high, const typename AnyIndex<Key>::Visit& f) const override {
+  bool visit(Key low, Key high, const Visit& f) const override {
     for (const Slice* slice : in_order()) {
-      if (!slice->index->visit(low, high, f)) return false;
+      if (!slice->search->visit(low, high, f)) return false;
     }
     return true;
   }
@@ -470,14 +228,15 @@ class Slices final : public AnyIndex<K> {
  private:
   static constexpr size_t kMostSlots = size_t{1} << 16;
 
-  struct Slice final : Freed {
+  struct Slice {
     Wide number = 0;
     Extent extent{};
-    std::unique_ptr<AnyIndex<Key>> index;
+    std::unique_ptr<WindowIndex<Key>> index;
+    RangeSearch<Key>* search = nullptr;  // of the index, where it has one
     std::unique_ptr<Slice> next;  // of the same slot
   };
   struct Piece {
-    AnyIndex<Key>* index;
+    WindowIndex<Key>* index;
     size_t piece;
   };
 
@@ -490,7 +249,7 @@ class Slices final : public AnyIndex<K> {
       while (true) {
         if (inner_ != nullptr && inner_->next(key, row)) return true;
         if (at_ == slices_.size()) return false;
-        inner_ = slices_[at_++]->index->cursor(low_, high_, scan_);
+        inner_ = slices_[at_++]->search->cursor(low_, high_, scan_);
       }
     }
 
@@ -533,6 +292,7 @@ class Slices final : public AnyIndex<K> {
     slice->number = number;
     slice->extent = extent;
     slice->index = make_();
+    slice->search = slice->index->range_search();
     auto& place = slots_[slot(number)];
     slice->next = std::move(place);
     place = std::move(slice);
@@ -617,7 +377,10 @@ class Slices final : public AnyIndex<K> {
         // A stream that drops faster than a thread frees does not run out of memory.
         if (waiting_->load() > static_cast<int64_t>(live_ + 2)) continue;
         waiting_->fetch_add(1);
-        free_later(std::move(gone), waiting_);
+        run_in_background([gone = std::shared_ptr<Slice>(std::move(gone)), waiting = waiting_]() mutable {
+          gone.reset();
+          waiting->fetch_sub(1);
+        });
       }
     };
     if (last - least_ >= static_cast<Wide>(slots_.size())) {
@@ -631,6 +394,7 @@ class Slices final : public AnyIndex<K> {
   }
 
   const Make make_;
+  const bool searched_;  // slices have range search
   const bool timed_;
   const int64_t stride_;
   std::vector<std::unique_ptr<Slice>> slots_;

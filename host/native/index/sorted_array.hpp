@@ -6,14 +6,11 @@
 namespace muntin {
 
 template <class K>
-class SortedArray {
+class SortedArray final : public WindowIndex<K> {
  public:
-  using Key = K;
-  using Probes = ProbesOf<WordOf<K>>;
+  using typename WindowIndex<K>::Key, typename WindowIndex<K>::Probes;
 
-  explicit SortedArray(const KernelTable&) {}
-
-  void insert(Run<Key>&& run) {
+  void insert(Run<Key>&& run, const Times&) override {
     std::vector<Entry> batch(run.length());
     const int64_t base = run.extent.first_row;
     for (size_t i = 0; i < batch.size(); ++i) {
@@ -25,7 +22,7 @@ class SortedArray {
     entries_.swap(spare_);
   }
 
-  void probe(const Probes& probes, const Scope& scope, Matches& matches) const {
+  void probe(const Probes& probes, const Scope& scope, Matches& matches) const override {
     const size_t before = matches.found.size();
     size_t checked = 0;
     for (size_t i = 0; i < probes.count; ++i) {
@@ -56,23 +53,19 @@ class SortedArray {
     if (matches.found.size() > before) matches.parts.push_back({nullptr, nullptr, before, matches.found.size()});
   }
 
-  void expire_rows(int64_t before) {
+  void expire_rows(int64_t before) override {
     std::erase_if(entries_, [before](const Entry& entry) { return entry.row < before; });
   }
-  void expire_times(int64_t limit, const Times& times) {
+  void expire_times(int64_t limit, const Times& times) override {
     std::erase_if(entries_, [&](const Entry& entry) { return times.of(entry.row) <= limit; });
   }
-  void purge(int64_t limit, const Times& times) { expire_times(limit, times); }
-  size_t plan(size_t) { return 0; }
-  void work(size_t) {}
-  void settle() {}
-  bool behind() const { return false; }
+  void purge(int64_t limit, const Times& times) override { expire_times(limit, times); }
 
-  size_t rows() const { return entries_.size(); }
-  size_t bytes() const { return (entries_.capacity() + spare_.capacity()) * sizeof(Entry); }
-  size_t runs() const { return entries_.empty() ? 0 : 1; }
-  Figures figures() const { return {}; }
-  int64_t oldest(int64_t none) const {
+  size_t rows() const override { return entries_.size(); }
+  size_t bytes() const override { return (entries_.capacity() + spare_.capacity()) * sizeof(Entry); }
+  size_t runs() const override { return entries_.empty() ? 0 : 1; }
+  Figures figures() const override { return {}; }
+  int64_t oldest(int64_t none) const override {
     int64_t oldest = entries_.empty() ? none : entries_.front().row;
     for (const Entry& entry : entries_) oldest = std::min(oldest, entry.row);
     return oldest;

@@ -52,23 +52,11 @@ struct Choice {
   static constexpr double kSlack = 1.2;
 };
 
-// What has made a run, or ended one: enough to follow all runs from the rows that came.
-struct RunEvent {
-  enum Kind : int64_t {
-    kRows,   // of the rows with numbers from `first` to `second`
-    kMerge,  // of the runs `first`, the elder, and `second`, which end
-    kPast,   // of the rows of the run `first`, which ends, with times past `second`
-    kDrop,   // none: this run ends
-  };
-  int64_t kind, run, first, second;
-};
-
 template <class K>
-class SortedRuns {
+class SortedRuns final : public WindowIndex<K>, public NumberedRuns<K> {
  public:
-  using Key = K;
+  using typename WindowIndex<K>::Key, typename WindowIndex<K>::Probes;
   using Word = WordOf<K>;
-  using Probes = ProbesOf<Word>;
   using MergePart = MergePartOf<Word>;
 
   // `window`: rows of a count window, 0 for a time window. `recording`: what happens to runs is told by `take_events`.
@@ -79,7 +67,7 @@ class SortedRuns {
         time_width_(time_width),
         recording_(recording) {}
 
-  void insert(Run<Key>&& run) {
+  void insert(Run<Key>&& run, const Times&) override {
     const size_t length = run.length();
     if (length == 0) return;
     follow(batch_rows_, static_cast<double>(length));
@@ -99,25 +87,24 @@ class SortedRuns {
     merge_small();
   }
 
-  void probe(const Probes& probes, const Scope& scope, Matches& matches) const {
+  void probe(const Probes& probes, const Scope& scope, Matches& matches) const override {
     for (const auto& held : runs_) probe_run(kernels_, held->run, probes, scope, matches);
   }
 
-  // A step of so many rows has probed, and found so many pairs.
-  void observe(size_t probes, size_t pairs) {
+  void observe(size_t probes, size_t pairs) override {
     follow(probes_, static_cast<double>(probes));
     if (probes > 0) follow(matches_, static_cast<double>(pairs) / static_cast<double>(probes));
   }
 
-  // Calls `take(number, run)` for each run. Numbers are never given twice.
-  template <class Take>
-  void each_run(const Take& take) const {
+  // Those of keys of 128 bits go by no number.
+  NumberedRuns<Key>* numbered_runs() override { return sizeof(Key) < 16 ? this : nullptr; }
+  void each_run(const std::function<void(int64_t, const Run<Key>&)>& take) const override {
     for (const auto& held : runs_) take(held->number, held->run);
   }
-  int64_t next_run() const { return last_number_ + 1; }
-  std::vector<RunEvent> take_events() { return std::exchange(events_, {}); }
+  int64_t next_run() const override { return last_number_ + 1; }
+  std::vector<RunEvent> take_events() override { return std::exchange(events_, {}); }
 
-  void expire_rows(int64_t before) {
+  void expire_rows(int64_t before) override {
     drop_if([before](const Held& held) { return held.run.extent.last_row < before; });
     // A subwindow of one run is written out with each batch: without the rows that have expired, its probes need no
     // check of theirs, and one subwindow does for the whole window.
@@ -129,7 +116,7 @@ class SortedRuns {
     first_row_ = held.run.extent.first_row;
   }
 
-  void expire_times(int64_t limit, const Times& times) {
+  void expire_times(int64_t limit, const Times& times) override {
     drop_if([limit](const Held& held) { return held.run.extent.last_time <= limit; });
     // A few rows far ahead of their time would keep a run that has expired but for them.
     for (size_t at = 0; at < runs_.size(); ++at) {
@@ -143,7 +130,7 @@ class SortedRuns {
     drop_if([](const Held& held) { return held.run.length() == 0; });
   }
 
-  void purge(int64_t limit, const Times& times) {
+  void purge(int64_t limit, const Times& times) override {
     end_merges();
     expire_times(limit, times);
     for (const auto& held : runs_) {
@@ -153,7 +140,7 @@ class SortedRuns {
   }
 
   // Merges of large runs go on in slices, the shortest first.
-  size_t plan(size_t budget) {
+  size_t plan(size_t budget) override {
     begin_merges();
     pieces_.clear();
     ends_.clear();
@@ -171,12 +158,12 @@ class SortedRuns {
     return pieces_.size();
   }
 
-  void work(size_t at) {
+  void work(size_t at) override {
     merge_part(pieces_[at]);
     ends_[at].merge->out.index(ends_[at].from, ends_[at].to);
   }
 
-  void settle() {
+  void settle() override {
     for (size_t at = 0; at < merges_.size();) {
       if (merges_[at]->done == merges_[at]->out.length()) {
         finish(*merges_[at]);
@@ -187,13 +174,12 @@ class SortedRuns {
     }
   }
 
-  // Whether more work is due than the last plan held.
-  bool behind() const { return runs_.size() > kMostRuns; }
+  bool behind() const override { return runs_.size() > kMostRuns; }
 
-  size_t rows() const { return rows_; }
-  size_t bytes() const { return bytes_; }
-  size_t runs() const { return runs_.size(); }
-  Figures figures() const {
+  size_t rows() const override { return rows_; }
+  size_t bytes() const override { return bytes_; }
+  size_t runs() const override { return runs_.size(); }
+  Figures figures() const override {
     std::vector<int64_t> lengths;
     for (const auto& held : runs_) lengths.push_back(static_cast<int64_t>(held->run.length()));
     const Choice& choice = one_run() ? whole_ : part_;
@@ -206,7 +192,7 @@ class SortedRuns {
             {"one_run_cost", std::llround(choice.one_cost)},
             {"ladder_cost", std::llround(choice.ladder_cost)}};
   }
-  int64_t oldest(int64_t none) const {
+  int64_t oldest(int64_t none) const override {
     int64_t oldest = none;
     bool any = false;
     for (const auto& held : runs_) {

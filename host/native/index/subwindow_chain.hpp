@@ -57,7 +57,7 @@ class Sight {
 };
 
 template <class Structure>
-class SubwindowChain {
+class SubwindowChain final : public WindowIndex<typename Structure::Key> {
  public:
   using Key = typename Structure::Key;
   using Learned = typename Structure::Learned;
@@ -72,7 +72,7 @@ class SubwindowChain {
   SubwindowChain(const KernelTable& kernels, const Options& options, size_t window, int64_t time_width)
       : kernels_(kernels), options_(options), window_(window), time_width_(time_width) {}
 
-  void insert(Run<Key>&& run, const Times& times) {
+  void insert(Run<Key>&& run, const Times& times) override {
     const size_t length = run.length();
     if (length == 0) return;
     rows_ += length;
@@ -110,7 +110,7 @@ class SubwindowChain {
     }
   }
 
-  void probe(const Probes& probes, const Scope& scope, Matches& matches) const {
+  void probe(const Probes& probes, const Scope& scope, Matches& matches) const override {
     for (const auto& subwindow : chain_) {
       if (subwindow->structure->rows() > 0) {
         const Sight sight(kernels_, subwindow->extent, scope);
@@ -128,11 +128,11 @@ class SubwindowChain {
     }
   }
 
-  void expire_rows(int64_t before) {
+  void expire_rows(int64_t before) override {
     drop_if([before](const Subwindow& subwindow) { return subwindow.extent.last_row < before; });
   }
 
-  void expire_times(int64_t limit, const Times& times) {
+  void expire_times(int64_t limit, const Times& times) override {
     for (const auto& subwindow : chain_) {
       if (subwindow->late.extent.first_time <= limit) keep_late(*subwindow, limit, times);
       const size_t rows = subwindow->structure->rows();
@@ -151,7 +151,7 @@ class SubwindowChain {
     drop_empty();
   }
 
-  void purge(int64_t limit, const Times& times) {
+  void purge(int64_t limit, const Times& times) override {
     for (const auto& subwindow : chain_) {
       keep_late(*subwindow, limit, times);
       if (subwindow->structure->rows() > 0 && subwindow->extent.first_time <= limit) rebuild(*subwindow, limit, times);
@@ -160,7 +160,7 @@ class SubwindowChain {
   }
 
   // Rows of large batches are stored by several threads, each of which has partitions of its own.
-  size_t plan(size_t) {
+  size_t plan(size_t) override {
     pieces_.clear();
     for (const auto& subwindow : chain_) {
       const size_t pieces = subwindow->structure->plan();
@@ -169,21 +169,20 @@ class SubwindowChain {
     if (pieces_.empty()) held_.clear();
     return pieces_.size();
   }
-  void work(size_t at) { pieces_[at].first->work(pieces_[at].second); }
-  void settle() {
+  void work(size_t at) override { pieces_[at].first->work(pieces_[at].second); }
+  void settle() override {
     for (const auto& subwindow : chain_) subwindow->structure->stored();
     held_.clear();
   }
-  bool behind() const { return false; }
 
-  size_t rows() const { return rows_; }
-  size_t bytes() const {
+  size_t rows() const override { return rows_; }
+  size_t bytes() const override {
     size_t bytes = 0;
     for (const auto& subwindow : chain_) bytes += subwindow->structure->bytes();
     return bytes;
   }
-  size_t runs() const { return chain_.size(); }
-  int64_t oldest(int64_t none) const {
+  size_t runs() const override { return chain_.size(); }
+  int64_t oldest(int64_t none) const override {
     int64_t oldest = none;
     for (const auto& subwindow : chain_) {
       oldest = subwindow == chain_.front() ? subwindow->extent.first_row : std::min(oldest, subwindow->extent.first_row);
@@ -191,7 +190,7 @@ class SubwindowChain {
     return oldest;
   }
 
-  Figures figures() const {
+  Figures figures() const override {
     Figures figures{{"subwindows", static_cast<int64_t>(chain_.size())}, {"late_rows", late_rows_}};
     std::vector<int64_t> rows, late;
     std::vector<int64_t> errors;  // in thousandths

@@ -4,60 +4,27 @@
 // Source: the partitioned temporal window index, section 3.3.1. A range of keys is searched at each time there is.
 #pragma once
 
-#include "index/slices.hpp"
+#include "index/range_search.hpp"
 
 namespace muntin {
 
 template <class Tree>
-class TimeKeyed final : public AnyIndex<int32_t> {
+class TimeKeyed final : public WindowIndex<int32_t>, public RangeSearch<int32_t> {
  public:
   using Key = int32_t;
   explicit TimeKeyed(Tree&& tree) : tree_(std::move(tree)) {}
 
-  void insert(Run<Key>&& run, const Times& times) override {
-    const int64_t base = run.extent.first_row;
-    for (size_t i = 0; i < run.length(); ++i) {
-      const int64_t row = base + static_cast<Row>(run.row(i) - static_cast<Row>(base));
-      add(Run<Key>::key(run.words()[i]), times.of(row), row);
-    }
-  }
+  RangeSearch<Key>* range_search() override { return this; }
+
+  // It is searched, and of no join.
+  void insert(Run<Key>&&, const Times&) override { refuse(); }
+  void probe(const Probes&, const Scope&, Matches&) const override { refuse(); }
+  void expire_rows(int64_t) override { refuse(); }
+
   void put(const Key* keys, const int64_t* times, size_t count, int64_t first_row) override {
     for (size_t i = 0; i < count; ++i) add(keys[i], times[i], first_row + static_cast<int64_t>(i));
   }
 
-  void probe(const Probes& probes, const Scope& scope, Matches& matches) const override {
-    const size_t before = matches.found.size();
-    const auto number = numbers();
-    size_t checked = 0;
-    for (size_t i = 0; i < probes.count; ++i) {
-      const uint32_t place = probes.places[i];
-      const int64_t opposite = scope.opposite ? scope.opposite[place] : scope.same_opposite;
-      const Wide from = scope.times ? scope.low + scope.times[place] : std::numeric_limits<int64_t>::min();
-      const Wide to = scope.times ? scope.high + scope.times[place] : std::numeric_limits<int64_t>::max();
-      const size_t start = matches.kept.size();
-      uint64_t count = 0;
-      map(Run<Key>::key(probes.lower[i]), Run<Key>::key(probes.upper[i]), from, to, [&](Key, Row stored) {
-        if (++checked % kCheckpoint == 0) matches.checkpoint();
-        const int64_t row = number(stored);
-        if (row >= opposite || row < opposite - scope.span) return true;
-        ++count;
-        if (scope.counting) return true;
-        matches.kept.resize(matches.kept.size() + 1);
-        matches.kept[matches.kept.size() - 1] = stored;
-        return true;
-      });
-      matches.pairs += count;
-      if (scope.counting) {
-        scope.counts[place] += count;
-      } else if (count > 0) {
-        matches.found.resize(matches.found.size() + 1);
-        matches.found[matches.found.size() - 1] = {place, static_cast<uint32_t>(start), static_cast<uint32_t>(count)};
-      }
-    }
-    if (matches.found.size() > before) matches.parts.push_back({nullptr, nullptr, before, matches.found.size()});
-  }
-
-  void expire_rows(int64_t) override { throw std::invalid_argument("keys of time and key are of time windows"); }
   void expire_times(int64_t limit, const Times&) override {
     while (!live_.empty() && live_.begin()->first <= limit) {
       const int64_t time = live_.begin()->first;
@@ -74,10 +41,6 @@ class TimeKeyed final : public AnyIndex<int32_t> {
     }
   }
   void purge(int64_t limit, const Times& times) override { expire_times(limit, times); }
-  size_t plan(size_t) override { return 0; }
-  void work(size_t) override {}
-  void settle() override {}
-  bool behind() const override { return false; }
   size_t rows() const override { return tree_.size(); }
   size_t bytes() const override { return tree_.bytes(); }
   size_t runs() const override { return tree_.size() > 0; }
@@ -117,6 +80,8 @@ class TimeKeyed final : public AnyIndex<int32_t> {
   }
 
  private:
+  [[noreturn]] static void refuse() { throw std::invalid_argument("an index of time and key is of no join"); }
+
   static constexpr Key kLeast = std::numeric_limits<Key>::min(), kMost = std::numeric_limits<Key>::max();
   static constexpr Wide kFirst = std::numeric_limits<int64_t>::min(), kLast = std::numeric_limits<int64_t>::max();
 

@@ -92,11 +92,8 @@ def test_a_stride_of_another_unit_is_refused(stride, window) -> None:
 
 @pytest.mark.parametrize("index", ["judy", Slices(of=Judy())])
 def test_judy_is_refused_with_its_package_where_it_is_not(index, monkeypatch) -> None:
-    class Core:
-        has_index = staticmethod(lambda name: False)
-
     device = open_device("cpu")
-    monkeypatch.setattr(cpu_device, "_core", Core)
+    monkeypatch.setitem(cpu_device.INDEXES, "judy", dataclasses.replace(cpu_device.INDEXES["judy"], built=False))
     with pytest.raises(UnsupportedError, match="libjudy-dev"):
         device.index(index, Steps())
 
