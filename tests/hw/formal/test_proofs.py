@@ -20,6 +20,7 @@ from amaranth.lib import fifo
 from muntin.contract.designs.splitjoin import Order, SplitJoinParameters
 from muntin.hw.bisort import merger
 from muntin.hw.memory import burst_splitter
+from muntin.hw.memory.memory_port import MemoryPort
 from muntin.hw.memory.port_guard import PortGuard
 from muntin.hw.memory.port_interleaver import PortInterleaver
 from muntin.hw.memory.port_shape import PortShape
@@ -33,6 +34,7 @@ from tests.hw.formal.fifo_proof import FifoProof, LibraryFifo
 from tests.hw.formal.merger_output_proof import MergerOutputProof
 from tests.hw.formal.merger_proof import MergerProof
 from tests.hw.formal.paths import paths
+from tests.hw.formal.port_proof import PortProof
 from tests.hw.formal.region_proof import RegionProof
 from tests.hw.formal.runner import ProofError, run_proof
 from tests.hw.formal.splitter_proof import SplitterProof
@@ -126,6 +128,43 @@ def test_between_ports_fault(fault, component, right, wrong, kind):
     fault(component, right, wrong)
     with pytest.raises(ProofError, match=r"Assertion violated|\(abc pdr\) returned FAIL"):
         run_proof(_between_ports(kind), f"port_{kind}")
+
+
+def _port(alternate_bytes: int | None = None) -> PortProof:
+    return PortProof(PORT, alternate_bytes=alternate_bytes)
+
+
+@pytest.mark.parametrize("alternate_bytes", [None, pytest.param(4, marks=FULL)])
+def test_memory_port(alternate_bytes):
+    run_proof(_port(alternate_bytes), f"memory_port_{alternate_bytes}", timeout=3600)
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [
+        ("~self.halt\n        & ~writing", "~writing"),
+        ("& ~writing\n", "\n"),
+        ("& (~self.axi.arvalid | self.axi.arready)", ""),
+        ("read_order.r_en.eq(beat_read & self.axi.rlast)", "read_order.r_en.eq(beat_read)"),
+        ("(answer_order.r_data == n)", "(write_order.r_data == n)"),
+        ("& ~write_order.r_rdy & ~answer_order.r_rdy", "& ~write_order.r_rdy"),
+    ],
+)
+def test_memory_port_fault(fault, right, wrong):
+    fault(MemoryPort, right, wrong)
+    with pytest.raises(ProofError, match=r"Assertion violated|\(abc bmc3\) returned FAIL"):
+        run_proof(_port(), "memory_port", depth=12)
+
+
+def test_memory_port_serves_in_turn(monkeypatch):
+    """Not so if the one that was served last comes first again."""
+    monkeypatch.setattr(MemoryPort, "_rotate", staticmethod(_first_that_asks))
+    with pytest.raises(ProofError, match=r"Assertion violated|\(abc bmc3\) returned FAIL"):
+        run_proof(_port(), "memory_port", depth=20)
+
+
+def _first_that_asks(m, asks, last, choice):
+    m.d.comb += choice.eq(~asks[0])
 
 
 def _sure_fifo(**size: int) -> QuickFifo:
