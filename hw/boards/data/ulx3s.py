@@ -3,7 +3,8 @@
 Source of pins: amaranth-boards; litex-boards has the same. Of the memory: litex-boards, whose target takes MT48LC16M16,
 AS4C16M16 or AS4C32M16, by what a version carries; all have four banks of 8192 rows. The least of them is built for,
 with a refresh that is long enough for each; half of a larger one stays unused. The clock at the chip is a quarter of a
-cycle behind, as there. Pin L2 goes to the ESP32, which may load another bitstream unless it is held at 1.
+cycle behind, as there, and drives nothing but its pin: all registers have one clock. Pin L2 goes to the ESP32, which
+may load another bitstream unless it is held at 1.
 """
 
 from muntin.contract.boards import board
@@ -55,4 +56,5 @@ BUILD = Ecp5Board.of(
     row_bits=13,
     bank_bits=2,
     seeds=(1, 2, 3),
+    crossings=(),
 )

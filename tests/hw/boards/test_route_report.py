@@ -1,8 +1,18 @@
-"""What is made of nextpnr's report: the clocks that are too slow, and the worst path of the slowest."""
+"""What is made of nextpnr's report: clocks that are too slow, the worst path of the slowest, paths between clocks."""
+
+import dataclasses
+import io
+import json
+from pathlib import Path
 
 import pytest
 
+from muntin.hw.boards.board_build import build_of
 from muntin.hw.boards.route_report import RouteReport
+from muntin.hw.boards.tools import CrossingError, Steps
+
+# Of a register that is synchronized from one clock into another, and a counter that another clock's registers read.
+TWO_CLOCKS = Path(__file__).with_name("two_clocks.json")
 
 
 def _report(system, memory):
@@ -44,3 +54,18 @@ def test_timing_is_met_by_every_clock_or_not_at_all(reached, met, slowest):
         assert len(parts) == 2
         assert parts[-1].split()[0] == ("7.50" if slowest == "user_clk" else "3.00")
         assert f"{slowest}_1 -> {slowest}_2" in parts[-1]
+
+
+def test_a_path_between_clocks_that_the_board_does_not_list_fails_the_build():
+    routed = RouteReport(json.loads(TWO_CLOCKS.read_text()))
+    (clocks,) = routed.crossings  # paths from and to pins are none, nor are those of one clock
+    assert clocks == "a_clk$TRELLIS_IO_IN -> b_clk$TRELLIS_IO_IN"
+    assert routed.crossings[clocks].startswith("count_TRELLIS_FF_Q")
+    told = io.StringIO()
+    board = build_of("ulx3s")
+    message = r"board ulx3s has .* does not list: a_clk\S* -> b_clk\S*, the longest: count"
+    with pytest.raises(CrossingError, match=message):
+        board.check_crossings(routed, Steps(told))
+    for listed in (("c -> d", clocks), None):
+        dataclasses.replace(board, crossings=listed).check_crossings(routed, Steps(told))
+    assert told.getvalue().count(f"paths between clocks: {clocks}, the longest: count") == 3
