@@ -44,19 +44,27 @@ set_instance_parameter_value reset SYNCHRONOUS_EDGES none
 add_instance pll altera_iopll
 set_instance_parameter_value pll gui_reference_clock_frequency 50.0
 set_instance_parameter_value pll gui_output_clock_frequency0 $kernel_mhz
-set_instance_parameter_value pll gui_use_locked false
+set_instance_parameter_value pll gui_use_locked true
 export clk clock sink clk in_clk
 export reset reset sink reset in_reset
+export pll_locked conduit end pll locked
 add_connection clk.out_clk [interface_of pll refclk]
 add_connection reset.out_reset [interface_of pll reset]
 set kernel_clock [interface_of pll outclk0]
+
+# The reset of all that runs at the kernel's clock: the top holds it until the PLL has locked, and again where it loses
+# its lock (hw/boards/de5a_platform.py).
+add_instance kernel_reset altera_reset_bridge
+set_instance_parameter_value kernel_reset ACTIVE_LOW_RESET 1
+set_instance_parameter_value kernel_reset SYNCHRONOUS_EDGES none
+export kernel_reset reset sink kernel_reset in_reset
 
 # The kernel, and the bridge.
 add_instance kernel muntin_kernel
 add_instance jtag altera_jtag_avalon_master
 foreach instance {kernel jtag} {
     add_connection $kernel_clock $instance.clk
-    add_connection reset.out_reset $instance.[expr {$instance eq "jtag" ? "clk_reset" : "reset"}]
+    add_connection kernel_reset.out_reset $instance.[expr {$instance eq "jtag" ? "clk_reset" : "reset"}]
 }
 map jtag.master kernel.control 0x21000000
 
@@ -106,7 +114,7 @@ foreach channel {a b} {
         set_instance_parameter_value $window $name $value
     }
     add_connection $kernel_clock $window.clock
-    add_connection reset.out_reset $window.reset
+    add_connection kernel_reset.out_reset $window.reset
     map jtag.master $window.windowed_slave [format 0x%08x [expr {$number * 0x10000000}]]
     map jtag.master $window.cntl [format 0x%08x [expr {0x20000000 + $number * 0x10}]]
 

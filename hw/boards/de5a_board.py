@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 import shutil
 import subprocess
 from collections.abc import Mapping
@@ -63,7 +64,7 @@ class De5aBoard(BoardBuild):
 
         module = RtlModule(*kernel_of(p), address_bits=self.global_address_bits)
         with steps.step("RTL module to Verilog"):
-            text = verilog.convert(module, name=MODULE, strip_internal_attrs=True, emit_src=False)
+            text = without_zeros(verilog.convert(module, name=MODULE, strip_internal_attrs=True, emit_src=False))
         return {
             VERILOG: text,
             MANIFEST: manifest(module),
@@ -89,7 +90,7 @@ class De5aBoard(BoardBuild):
         kernel = AxiKernel(kernel_of(p)[0])
         component = axi_component(kernel, COMPONENT, p.outstanding)
         with steps.step("kernel to Verilog"):
-            text = verilog.convert(kernel, name=COMPONENT, strip_internal_attrs=True, emit_src=False)
+            text = without_zeros(verilog.convert(kernel, name=COMPONENT, strip_internal_attrs=True, emit_src=False))
         settings = [
             'set_global_assignment -name FAMILY "Arria 10"',
             f"set_global_assignment -name QIP_FILE {SYSTEM}/synthesis/{SYSTEM}.qip",
@@ -149,11 +150,28 @@ class De5aBoard(BoardBuild):
 
 
 _SDK = (
-    "the Intel FPGA SDK for OpenCL (Pro Edition 16.0 to 18.1, as these commands are of those releases), a Quartus "
-    "Prime with the Arria 10 devices and its licence, and Terasic's board support package with the board {shell}, "
-    "named by AOCL_BOARD_PACKAGE_ROOT"
+    "the Intel FPGA SDK for OpenCL (17.1 to 18.1, as these commands are of those releases: 17.1 is the first that asks "
+    "for -board= with one dash), a Quartus Prime with the Arria 10 devices and its licence, and Terasic's board "
+    "support package with the board {shell}, named by AOCL_BOARD_PACKAGE_ROOT"
 )
 _QUARTUS = "Quartus Prime Standard Edition 16.0 or newer with the Arria 10 devices and its licence"
+
+
+_ZEROS = re.compile(r"^  initial begin\n(?:    .+\[\d+\] = \d+'[bdho]0+;\n)+  end\n", re.M)
+
+
+def without_zeros(text: str) -> str:
+    """Verilog as Amaranth writes it, without the `initial` blocks that set a memory to zeros word by word.
+
+    An index of 65,536 entries has as many lines of them. The block RAM of an Arria 10 is zero after configuration
+    whatever the Verilog says; a memory that begins with anything else keeps its block.
+
+    Source
+    ------
+    Intel Cyclone 10 GX Core Fabric and General Purpose I/Os Handbook (683775), section 2.2.4, table 4, for M20K and
+    MLAB; the Arria 10's handbook (683461), table 5, lists the same blocks.
+    """
+    return _ZEROS.sub("", text)
 
 
 def _script(*commands: str) -> str:

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from amaranth.build import Attrs, Clock, Pins, Resource, Subsignal
-from amaranth.hdl import Elaboratable, Instance, Module
+from amaranth.hdl import Elaboratable, Instance, Module, Signal
+from amaranth.lib import io
 from amaranth.vendor import AlteraPlatform
 
 CONSTRAINTS = Path(__file__).resolve().parents[2] / "constraints" / "de5a"
@@ -111,7 +112,8 @@ SYSTEM = "muntin_system"
 class De5aTop(Elaboratable):
     """Pins of the DE5a-Net, joined to the system in which kernel, memory controllers and JTAG bridge are.
 
-    All logic is in the system; see `constraints/de5a/system.tcl`.
+    All logic is in the system but for one gate: what runs at the kernel's clock is held in reset until the PLL that
+    makes this clock has locked. See `constraints/de5a/system.tcl`.
     """
 
     def elaborate(self, platform: Any) -> Module:
@@ -120,7 +122,15 @@ class De5aTop(Elaboratable):
         def pads(name: str, number: int = 0) -> Any:
             return platform.request(name, number, dir="-")
 
-        wired = {"i_clk_clk": pads("clk_50_b2j").io, "i_reset_reset_n": pads("cpu_reset_n").io}
+        m.submodules.reset = reset = io.Buffer("i", pads("cpu_reset_n"))
+        locked, released = Signal(name="pll_locked"), Signal(name="kernel_reset_n")
+        m.d.comb += released.eq(reset.i & locked)
+        wired = {
+            "i_clk_clk": pads("clk_50_b2j").io,
+            "i_reset_reset_n": reset.i,
+            "i_kernel_reset_reset_n": released,
+            "o_pll_locked_export": locked,
+        }
         for number, letter in enumerate("ab"):
             wired[f"i_refclk_{letter}_clk"] = pads("ddr3_refclk", number).io
             signals = platform.lookup("ddr3", number).ios

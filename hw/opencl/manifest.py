@@ -18,7 +18,9 @@ def manifest(module: RtlModule) -> str:
 
     Source
     ------
-    Intel FPGA SDK for OpenCL Pro Edition Programming Guide (683846), "Object Manifest File Syntax of an RTL Module".
+    Intel FPGA SDK for OpenCL Pro Edition Programming Guide (683846), sections 11.1.2.7 (the file, table 13), 11.1.2.7.1
+    (ATTRIBUTES, table 14) and 11.1.2.7.2 (INTERFACE, tables 15 and 16); in the Standard Edition's of 18.1 (683342),
+    where the file is called XML specification, sections 12.1.1.7.1 (table 7) and 12.1.1.7.2 (table 8).
     """
     specification = ElementTree.Element("RTL_SPEC")
     function = ElementTree.SubElement(specification, "FUNCTION", name=FUNCTION, module=MODULE)

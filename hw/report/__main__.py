@@ -67,6 +67,7 @@ def line_of(design: Design, part: str, seeds: Sequence[int], folder: Path) -> di
             "flip_flops": estimate.flip_flops,
             "block_ram": estimate.m20k,
             "dsp": estimate.dsp,
+            "cells_ns": estimate.cells_ns,
         }
     return {
         "design": design.name,
@@ -107,6 +108,8 @@ def table(lines: Sequence[Mapping[str, Any]]) -> str:
         worst = f"{min(rates):.1f} of {len(rates)}" if rates else ""
         if missing := line.get("unrouted"):
             worst += f"{', ' if worst else ''}{len(missing)} not routed"
+        if line.get("cells_ns"):
+            worst = f"below {1e3 / line['cells_ns']:.0f} on a Cyclone V"
         if "declared_mhz" in line:  # a board: clock by clock
             worst = "; ".join(
                 f"{name} {mhz:.1f} of {line['declared_mhz'][name]:g}" for name, mhz in line["mhz"].items()

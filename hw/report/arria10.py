@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 import re
@@ -11,6 +12,7 @@ from pathlib import Path
 from amaranth.back import verilog
 from amaranth.lib import wiring
 
+from muntin.hw.boards.de5a_board import without_zeros
 from muntin.hw.report.ecp5 import run_yosys
 from muntin.hw.report.ports import ports
 
@@ -34,6 +36,10 @@ class Estimate:
         nothing else is packed together; memories of at most 32 words, as MLABs, are added.
     aluts, flip_flops, m20k, dsp : int
         Functions and adders; registers; block memories by width and depth alone; multipliers.
+    cells_ns : float
+        The longest path between registers or memories: the delays of its cells alone, as Yosys has them for a
+        Cyclone V. Routing comes on top, and an Arria 10 is a newer process; so it is a clock rate that a Cyclone V does
+        not reach, and what the Arria 10 must be faster by.
     """
 
     alms: int
@@ -41,11 +47,7 @@ class Estimate:
     flip_flops: int
     m20k: int
     dsp: int
-
-
-def without_first_content(text: str) -> str:
-    """Verilog as Amaranth writes it, without what its memories hold first; all other assignments stay."""
-    return re.sub(r"^  initial begin\n.*?^  end\n", "", text, flags=re.M | re.S)
+    cells_ns: float = 0.0
 
 
 def estimate(component: wiring.Component, folder: Path, name: str) -> Estimate:
@@ -65,8 +67,7 @@ def estimate(component: wiring.Component, folder: Path, name: str) -> Estimate:
         If Yosys fails.
     """
     text = verilog.convert(component, name=name, ports=ports(component), strip_internal_attrs=True, emit_src=False)
-    # The memories are FIFOs and the like: none relies on its first content, and to read it takes Yosys minutes.
-    (folder / f"{name}.v").write_text(without_first_content(text))
+    (folder / f"{name}.v").write_text(without_zeros(text))  # which take Yosys minutes to read
     options = f"-family {FAMILY} -noiopad -noclkbuf -top {name}"
     script = "; ".join(
         [
@@ -75,12 +76,21 @@ def estimate(component: wiring.Component, folder: Path, name: str) -> Estimate:
             f"tee -q -o {name}.memories dump t:$mem t:$mem_v2",
             f"synth_intel_alm {options} -run map_ffs:check",  # memories stay what they are: they are counted apart
             f"tee -q -o {name}.cells stat -json",
+            f"tee -q -o {name}.delays sta",
         ]
     )
     run_yosys(script, folder)
     text = (folder / f"{name}.cells").read_text()
     cells: dict[str, int] = json.loads(text[text.index("{") :])["modules"][f"\\{name}"]["num_cells_by_type"]
-    return of_cells(cells, memories((folder / f"{name}.memories").read_text()))
+    found = of_cells(cells, memories((folder / f"{name}.memories").read_text()))
+    return dataclasses.replace(found, cells_ns=longest_ns((folder / f"{name}.delays").read_text()))
+
+
+def longest_ns(report: str) -> float:
+    """The longest path in what Yosys's `sta` writes, which is in ps."""
+    latest = re.search(r"^Latest arrival time in '.*' is (\d+):$", report, re.M)
+    assert latest is not None, report[:400]
+    return int(latest[1]) / 1e3
 
 
 def memories(dump: str) -> list[tuple[int, int]]:

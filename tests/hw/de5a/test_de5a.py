@@ -14,13 +14,18 @@ pytest.importorskip("amaranth")
 
 import itertools
 
+from amaranth.back import verilog
+from amaranth.hdl import Module
+from amaranth.lib import memory, wiring
+from amaranth.lib.wiring import In, Out
+
 from muntin.contract.designs.bisort import Parameters
 from muntin.contract.designs.splitjoin import SplitJoinParameters
 from muntin.contract.opencl import BINARY, FUNCTION, HEADER, KERNELS, MANIFEST, MODEL, MODULE, VERILOG
 from muntin.hw.boards import build as build_module
 from muntin.hw.boards.build import build
 from muntin.hw.boards.data.de5a import BUILD as BOARD
-from muntin.hw.boards.de5a_board import De5aBoard
+from muntin.hw.boards.de5a_board import De5aBoard, without_zeros
 from muntin.hw.boards.de5a_platform import CONSTRAINTS
 from muntin.hw.boards.tools import BuildError, Steps, ToolMissingError
 from tests.hw.de5a.tools import black_box, joined, lint, other_side, ports_of, read_component, read_system
@@ -93,31 +98,37 @@ other_tcl = tcl
 
 # The RTL library
 
-# Element, its attributes, its children: what the SDK's guide lists, as far as it is used here.
+# Element: where Intel's programming guide (683846, 22.4) lists it, its attributes, and what may stand in it.
+_FILE, _ATTRIBUTES, _INTERFACE = "11.1.2.7, table 13", "11.1.2.7.1, table 14", "11.1.2.7.2, tables 15 and 16"
+_SETTINGS = (
+    "IS_STALL_FREE",
+    "IS_FIXED_LATENCY",
+    "EXPECTED_LATENCY",
+    "CAPACITY",
+    "HAS_SIDE_EFFECTS",
+    "ALLOW_MERGING",
+)
 ELEMENTS = {
-    "RTL_SPEC": (set(), {"FUNCTION"}),
-    "FUNCTION": ({"name", "module"}, {"ATTRIBUTES", "INTERFACE", "C_MODEL", "REQUIREMENTS", "RESOURCES"}),
-    "ATTRIBUTES": (
-        set(),
-        {
-            "IS_STALL_FREE",
-            "IS_FIXED_LATENCY",
-            "EXPECTED_LATENCY",
-            "CAPACITY",
-            "HAS_SIDE_EFFECTS",
-            "ALLOW_MERGING",
-        },
+    "RTL_SPEC": (_FILE, set(), {"FUNCTION"}),
+    "FUNCTION": (
+        _FILE,
+        {"name", "module"},
+        {"ATTRIBUTES", "INTERFACE", "C_MODEL", "REQUIREMENTS", "RESOURCES"},
     ),
-    "INTERFACE": (set(), {"AVALON", "INPUT", "OUTPUT", "MEM_INPUT", "AVALON_MEM"}),
-    "C_MODEL": (set(), {"FILE"}),
-    "REQUIREMENTS": (set(), {"FILE"}),
-    "FILE": ({"name"}, set()),
-    "AVALON": ({"port", "type"}, set()),
-    "INPUT": ({"port", "width"}, set()),
-    "OUTPUT": ({"port", "width"}, set()),
-    "MEM_INPUT": ({"port", "access"}, set()),
-    "AVALON_MEM": ({"port", "width", "burstwidth", "optype", "buffer_location"}, set()),
+    "ATTRIBUTES": (_FILE, set(), set(_SETTINGS)),
+    "INTERFACE": (_FILE, set(), {"AVALON", "INPUT", "OUTPUT", "MEM_INPUT", "AVALON_MEM"}),
+    "C_MODEL": (_FILE, set(), {"FILE"}),
+    "REQUIREMENTS": (_FILE, set(), {"FILE"}),
+    "FILE": (_FILE, {"name"}, set()),
+    "AVALON": (_FILE, {"port", "type"}, set()),
+    **{name: (_ATTRIBUTES, {"value"}, set()) for name in _SETTINGS},
+    "INPUT": (_INTERFACE, {"port", "width"}, set()),
+    "OUTPUT": (_INTERFACE, {"port", "width"}, set()),
+    "MEM_INPUT": (_INTERFACE, {"port", "access"}, set()),
+    "AVALON_MEM": (_INTERFACE, {"port", "width", "burstwidth", "optype", "buffer_location"}, set()),
 }
+# In the order of the example on that page.
+ORDER = ("ATTRIBUTES", "INTERFACE", "C_MODEL", "REQUIREMENTS")
 VALUES = {
     "access": {"readonly", "readwrite"},
     "optype": {"read", "write"},
@@ -130,15 +141,30 @@ def test_the_manifest_has_what_the_guide_lists(library):
     root = ElementTree.parse(library / MANIFEST).getroot()
     assert root.tag == "RTL_SPEC"
     for element in root.iter():
-        attributes, children = ELEMENTS.get(element.tag, ({"value"}, set()))
-        assert set(element.attrib) == attributes, element.tag
-        assert {child.tag for child in element} <= children, element.tag
+        assert element.tag in ELEMENTS, f"<{element.tag}> is on no page of the guide"
+        page, attributes, children = ELEMENTS[element.tag]
+        assert set(element.attrib) == attributes, (element.tag, page)
+        assert {child.tag for child in element} <= children, (element.tag, page)
         for name, value in element.attrib.items():
-            assert value in VALUES.get(name, {value}), (element.tag, name, value)
-    assert {element.tag for element in root.find("FUNCTION/ATTRIBUTES")} == ELEMENTS["ATTRIBUTES"][1]
+            assert value in VALUES.get(name, {value}), (element.tag, name, value, page)
+    assert tuple(element.tag for element in root.find("FUNCTION")) == ORDER
     assert {element.get("type") for element in root.iter("AVALON")} == VALUES["type"]
     for file in root.iter("FILE"):
         assert (library / file.get("name")).exists()
+    # Table 14: each setting once, and what it says of a module that stalls, keeps a state and takes its time.
+    settings = {element.tag: element.get("value") for element in root.find("FUNCTION/ATTRIBUTES")}
+    assert len(root.find("FUNCTION/ATTRIBUTES")) == len(settings)
+    assert set(settings) == set(_SETTINGS)
+    assert {name: settings[name] for name in ("IS_STALL_FREE", "IS_FIXED_LATENCY")} == {
+        "IS_STALL_FREE": "no",
+        "IS_FIXED_LATENCY": "no",
+    }
+    assert {name: settings[name] for name in ("HAS_SIDE_EFFECTS", "ALLOW_MERGING")} == {
+        "HAS_SIDE_EFFECTS": "yes",
+        "ALLOW_MERGING": "no",
+    }
+    assert int(settings["EXPECTED_LATENCY"]) >= 1
+    assert int(settings["CAPACITY"]) >= 1
 
 
 def module_ports(root, address_bits):
@@ -203,6 +229,38 @@ def test_the_function_has_the_arguments_of_its_manifest(library):
     assert '#include "muntin_build.h"' in (library / MODEL).read_text()
 
 
+def test_a_memory_of_zeros_takes_no_lines():
+    class Block(wiring.Component):
+        def __init__(self):
+            super().__init__({"at": In(3), "table": Out(4), "zeros": Out(4)})
+
+        def elaborate(self, platform):
+            m = Module()
+            for name, init in (("table", range(8)), ("zeros", [])):
+                m.submodules[name] = held = memory.Memory(shape=4, depth=8, init=init)
+                reader = held.read_port()
+                m.d.comb += [reader.addr.eq(self.at), getattr(self, name).eq(reader.data)]
+            with m.If(self.at == 0):
+                m.d.comb += self.zeros[0].eq(1)
+            return m
+
+    text = verilog.convert(Block(), name="block", emit_src=False)
+    assert text.count("= 4'h") == 16
+    kept = without_zeros(text)
+    assert re.findall(r"\[\d\] = 4'h(\d);", kept) == list("01234567")
+    assert re.sub(r"  initial begin\n.*?  end\n", "", kept, flags=re.S) == re.sub(
+        r"  initial begin\n.*?  end\n", "", text, flags=re.S
+    )
+
+
+def test_no_file_sets_a_memory_word_by_word(library, project):
+    # The whole kernels have an index of 65,536 entries; the small ones one of 64.
+    for path in (library / VERILOG, project / "muntin_kernel.v"):
+        text = path.read_text()
+        assert re.search(r"^  reg \[\d+:0\] \S+ \[\d+:0\];$", text, re.M), f"no memory in {path}"
+        assert not re.search(r"^  initial\b", text, re.M), path
+
+
 # The Quartus project
 
 
@@ -241,6 +299,8 @@ def test_the_whole_project_elaborates(project, tcl, other_tcl):
     top = (project / "muntin.v").read_text()
     wired = dict(re.findall(r"\.(\w+)\((\w+)\)", re.search(r"muntin_system \w+ \((.*?)\);", top, re.S)[1]))
     pads = {name: (way, width) for way, name, width in ports_of(top, "muntin")}
+    pads |= {wired[name]: ("input", 1) for name in ("reset_reset_n", "kernel_reset_reset_n")}
+    pads[wired["pll_locked_export"]] = "output", 1
     assert {name for name in system.exports if not any(port.startswith(f"{name}_") for port in wired)} == set()
     outside = [(pads[pad][0], port, pads[pad][1]) for port, pad in wired.items()]
     assert {port for _, port, _ in outside if not any(port.startswith(f"{name}_") for name in system.exports)} == set()
@@ -249,6 +309,8 @@ def test_the_whole_project_elaborates(project, tcl, other_tcl):
     ends = ", ".join(f".{port}({port})" for _, port, _ in outside)
     inside = ", ".join(f".{port}({net})" for port, (net, _) in nets.items())
     stub = [
+        "module altiobuf_in #(parameter enable_bus_hold = 0, number_of_channels = 1, use_differential_mode = 0)",
+        "  (input datain, output dataout); assign dataout = datain; endmodule",
         black_box("vendor_interconnect", other_side(kernel)),
         black_box("vendor_memory_controllers", outside),
         "module muntin_system(\n"
@@ -262,6 +324,27 @@ def test_the_whole_project_elaborates(project, tcl, other_tcl):
     ]
     (project / "stub.v").write_text("\n".join(stub))
     assert not lint(project, "muntin.v", "muntin_kernel.v", "stub.v", top="muntin")
+
+
+def test_the_kernel_is_in_reset_until_the_pll_has_locked(project, tcl, other_tcl):
+    component = read_component(tcl, (project / "muntin_kernel_hw.tcl").read_text())
+    system = read_system(
+        other_tcl, (project / "system.tcl").read_text(), {component.module: tuple(component.interfaces)}
+    )
+    assert system.parameters["pll"]["gui_use_locked"] == "true"
+    assert system.exports["pll_locked"][2] == "pll.locked"
+    assert system.exports["kernel_reset"][2] == "kernel_reset.in_reset"
+    clocked = {end.partition(".")[0] for start, end in system.connections if start == "pll.outclk0"}
+    reset = {end.partition(".")[0] for start, end in system.connections if start == "kernel_reset.out_reset"}
+    assert reset == clocked == {"kernel", "jtag", "window_a", "window_b"}
+    # The PLL's own reset and the memory controllers', which have PLLs of their own, must not wait for it.
+    others = {end.partition(".")[0] for start, end in system.connections if start == "reset.out_reset"}
+    assert others == {"pll", "emif_a", "emif_b"}
+    top = (project / "muntin.v").read_text()
+    wired = dict(re.findall(r"\.(\w+)\((\w+)\)", re.search(r"muntin_system \w+ \((.*?)\);", top, re.S)[1]))
+    gate = re.search(rf"assign {wired['kernel_reset_reset_n']} = (\w+) & (\w+);", top)
+    assert set(gate.groups()) == {wired["pll_locked_export"], wired["reset_reset_n"]}
+    assert re.search(rf"\.{wired['reset_reset_n']}\({wired['reset_reset_n']}\)", top)  # of the button's buffer
 
 
 def test_every_pin_is_the_boards(project):

@@ -95,7 +95,7 @@ def read_component(tcl, text):
 VENDOR = {
     "altera_clock_bridge": ("in_clk", "out_clk"),
     "altera_reset_bridge": ("in_reset", "out_reset"),
-    "altera_iopll": ("refclk", "reset", "outclk0"),
+    "altera_iopll": ("refclk", "reset", "outclk0", "locked"),
     "altera_jtag_avalon_master": ("clk", "clk_reset", "master", "master_reset"),
     "altera_address_span_extender": ("clock", "reset", "windowed_slave", "cntl", "expanded_master"),
     "altera_emif": (
