@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,7 +21,7 @@ from bench.workloads import Workload
 from muntin import Band, Rows, WindowJoin
 from muntin.contract.designs.bisort import BISORT, Parameters
 from muntin.contract.registers import COMMAND_WORDS, Operation
-from muntin.contract.simulations import board_parameters
+from muntin.contract.simulations import INDEX_ROWS, board_parameters
 from muntin.host.devices.device import DeviceInfo
 from muntin.host.engine.sorted_runs import CountRing
 from muntin.host.fpga.bisort import SCRATCH_BYTES
@@ -198,6 +199,12 @@ def main_array_cost(link: CountingLink, memory_bytes: int, *, window: int, batch
     return cost
 
 
+def board_of(window: int, partition: int) -> Parameters:
+    """The simulated board with DDR3, and room on chip for the indexes of both windows."""
+    rows = max(2 * window // partition, INDEX_ROWS)
+    return board_parameters(32, "litedram", index_rows=1 << (rows - 1).bit_length(), partition_rows=partition)
+
+
 @click.command(context_settings={"max_content_width": 110})
 @click.option("--window", "windows", multiple=True, type=ROWS, help="Rows a side; repeatable.  [default: 8M]")
 @click.option("--batch", type=ROWS, default="32K", show_default=True, help="Rows a side in one call.")
@@ -211,6 +218,15 @@ def main_array_cost(link: CountingLink, memory_bytes: int, *, window: int, batch
 )
 @click.option("--only-cycles", is_flag=True, help="Leave out the windows that a model counts.")
 @click.option("--cycles-calls", type=click.IntRange(min=1), default=8, show_default=True)
+@click.option(
+    "--partition",
+    "partitions",
+    multiple=True,
+    type=click.IntRange(min=4),
+    default=(64,),
+    show_default=True,
+    help="Keys of a partition, a power of two; repeatable. Room on chip is for all indexes.",
+)
 @click.option("--index", "indexes", multiple=True, type=click.Choice(INDEXES), help="Repeatable.  [default: both]")
 @click.option("--seed", type=int, default=20, show_default=True)
 @click.option(
@@ -227,47 +243,50 @@ def main(
     cycles_windows: tuple[int, ...],
     only_cycles: bool,
     cycles_calls: int,
+    partitions: tuple[int, ...],
     indexes: tuple[str, ...],
     seed: int,
     path: Path,
 ) -> None:
     """What a windowed join costs a BI-Sort kernel with DDR3 on one channel."""
     console = Console(width=150, highlight=False)
-    line = "{:>7} {:>10} {:>10} {:>7} {:>10} {:>10} {:>10} {:>10} {:>12} {:>11}"
-    head = ("index", "window", "subwindow", "batch", "insert", "probe", "gather", "all", "rows/cycle", "counted by")
-    console.print(line.format(*head))
+    line = "{:>11} {:>9} {:>9} {:>7} {:>9} {:>9} {:>7} {:>7} {:>7} {:>7} {:>10} {:>10}"
+    head = ("index", "window", "subwindow", "batch", "partition", "on chip", "insert", "probe", "gather", "all")
+    console.print(line.format(*head, "rows/cycle", "counted by"))
     console.print("(bytes of memory for each row that comes)")
     found = []
 
-    def show(cost: JoinCost, by: str) -> None:
-        found.append(dataclasses.asdict(cost) | {"by": by})
+    def show(cost: JoinCost, parameters: Parameters, by: str) -> None:
+        on_chip = parameters.index_rows * parameters.key_bits // 8
+        of = {"partition_rows": parameters.partition_rows, "index_bytes": on_chip}
+        found.append(dataclasses.asdict(cost) | of | {"by": by})
         rate = f"{cost.rows / cost.cycles:.4f}" if cost.cycles else ""
         parts = [cost.bytes_per_row(name) for name in ("MERGE", "PROBE", "GATHER")]
-        sizes = cost.window, cost.subwindow, cost.batch
+        sizes = cost.window, cost.subwindow, cost.batch, parameters.partition_rows, f"{on_chip >> 10} KiB"
         console.print(
             line.format(cost.index, *sizes, *(f"{part:.0f}" for part in parts), f"{cost.bytes_per_row():.0f}", rate, by)
         )
 
-    for window in () if only_cycles else windows or (8 << 20,):
+    for window, partition in itertools.product(() if only_cycles else windows or (8 << 20,), partitions):
         # As on the simulated board, with more memory where the window needs it.
-        parameters = board_parameters(32, "litedram", index_rows=1 << 18)
+        parameters = board_of(window, partition)
         memory = max(1 << 29, window * 64)
         parameters = dataclasses.replace(parameters, address_bits=(memory - 1).bit_length())
 
         def model(parameters: Parameters = parameters) -> CountingLink:
             return CountingLink(KernelModel(parameters, 1 << parameters.address_bits))
 
-        show(main_array_cost(model(), 1 << parameters.address_bits, window=window, batch=batch, seed=seed), "model")
+        memory_bytes = 1 << parameters.address_bits
+        cost = main_array_cost(model(), memory_bytes, window=window, batch=batch, seed=seed)
+        show(cost, parameters, "model")
         for index in indexes or INDEXES:
-            link = model()
             turns = calls or -(-CountRing(window).subwindow_rows // batch)
-            cost = join_cost(
-                link, 1 << parameters.address_bits, index=index, window=window, batch=batch, calls=turns, seed=seed
-            )
-            show(cost, "model")
-    for window in cycles_windows:
+            cost = join_cost(model(), memory_bytes, index=index, window=window, batch=batch, calls=turns, seed=seed)
+            show(cost, parameters, "model")
+    for window, partition in itertools.product(cycles_windows, partitions):
+        parameters = board_of(window, partition)
         for index in indexes or INDEXES:
-            filled = FilledBoard(open_board(board_parameters(32, "litedram"), "litedram"))
+            filled = FilledBoard(open_board(parameters, "litedram"))
             link = CountingLink(filled)
             cost = join_cost(
                 link,
@@ -280,7 +299,7 @@ def main(
                 filled=filled,
             )
             link.close()
-            show(cost, "simulation")
+            show(cost, parameters, "simulation")
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps({"bench": "simulated_join", "costs": found}, indent=1) + "\n")
 

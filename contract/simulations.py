@@ -21,7 +21,13 @@ INDEX_ROWS = 1 << 16
 
 
 def board_parameters(
-    key_bits: int, memory: str, *, channels: int = 1, lanes: int = 1, index_rows: int = INDEX_ROWS
+    key_bits: int,
+    memory: str,
+    *,
+    channels: int = 1,
+    lanes: int = 1,
+    index_rows: int = INDEX_ROWS,
+    partition_rows: int | None = None,
 ) -> Parameters:
     """What is built for a simulated board with BI-Sort.
 
@@ -37,12 +43,16 @@ def board_parameters(
     lanes : int
     index_rows : int
         Room on chip for indexes, in entries, of each lane.
+    partition_rows : int, optional
+        Keys of a partition, a power of two, where it is not to be the memory's.
 
     Raises
     ------
     ParameterError
-        If there is no such memory.
+        If there is no such memory, or no such partition.
     """
+    if partition_rows is not None and partition_rows.bit_count() != 1:
+        raise ParameterError(f"partition_rows must be a power of two, not {partition_rows}")
     changes: dict[str, dict[str, Any]] = {
         "litedram": {"partition_log2": 6},
         "fast": {"bound_rows": 64, "queue_rows": 16, "buffer_rows": 32},
@@ -54,7 +64,7 @@ def board_parameters(
         address_bits=MEMORY_BITS[memory] + channels.bit_length() - 1,
         channels=channels,
         lanes=lanes,
-        **changes[memory],
+        **changes[memory] | ({} if partition_rows is None else {"partition_log2": partition_rows.bit_length() - 1}),
     )
 
 

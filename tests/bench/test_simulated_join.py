@@ -6,7 +6,8 @@ import pytest
 from click.testing import CliRunner
 
 from bench.filled_board import FilledBoard
-from bench.simulated_join import CountingLink, join_cost, main, main_array_cost
+from bench.simulated_join import CountingLink, board_of, join_cost, main, main_array_cost
+from muntin.contract.errors import ParameterError
 from muntin.contract.simulations import board_parameters
 from muntin.sim.models.kernel import KernelModel
 
@@ -61,3 +62,33 @@ def test_the_command_prints_both_indexes_and_writes_json(tmp_path):
     assert "bisort" in done.output
     assert "sorted_runs" in done.output
     assert [entry["index"] for entry in json.loads(path.read_text())["costs"]] == ["one array", "bisort", "sorted_runs"]
+
+
+def test_shorter_partitions_take_fewer_bytes(tmp_path):
+    path = tmp_path / "join.json"
+    sizes = ["--window", "64K", "--batch", "512", "--calls", "1", "--partition", "64", "--partition", "16"]
+    done = CliRunner().invoke(main, [*sizes, "--index", "sorted_runs", "--json", str(path)])
+    assert done.exit_code == 0, done.output
+    assert "256 KiB" in done.output
+    entries = json.loads(path.read_text())["costs"]
+    assert [(entry["index"], entry["partition_rows"], entry["index_bytes"] >> 10) for entry in entries] == [
+        ("one array", 64, 256),
+        ("sorted_runs", 64, 256),
+        ("one array", 16, 256),
+        ("sorted_runs", 16, 256),
+    ]
+    read = [entry["costs"]["PROBE"]["read_beats"] for entry in entries]
+    assert read[2] < 0.6 * read[0]
+    assert read[3] < 0.6 * read[1]
+
+
+@pytest.mark.parametrize(("partition", "mebibytes"), [(64, 1), (32, 2), (16, 4)])
+def test_the_indexes_of_both_windows_have_room_on_chip(partition, mebibytes):
+    parameters = board_of(8 << 20, partition)
+    assert parameters.index_rows * parameters.key_bits // 8 == mebibytes << 20
+    assert parameters.run_rows == 16 << 20
+
+
+def test_a_partition_that_is_no_power_of_two_is_refused():
+    with pytest.raises(ParameterError, match="partition_rows must be a power of two, not 48"):
+        board_parameters(32, "fast", partition_rows=48)
