@@ -272,6 +272,8 @@ def test_a_small_bitstream(tmp_path, capsys):
     assert (folder / report["bitstream"]).stat().st_size == report["bitstream_bytes"] > 10_000
     assert sorted(clock["declared_mhz"] for clock in report["clocks"].values()) == [50.0, 125.0]
     assert all(clock["reached_mhz"] >= clock["declared_mhz"] for clock in report["clocks"].values())
+    # The datagrams of the UDP core, which the lines' clock brings and takes.
+    assert {frozenset(pair.split(" -> ")) for pair in report["crossings"]} == {frozenset(report["clocks"])}
     assert report["used"]["DP16KD"][0] >= 2
     assert 100 < report["used"]["TRELLIS_COMB"][0] < 20_000  # without those that keep rows free
     assert report["seed"] == 1
