@@ -48,7 +48,14 @@ _rtlil: weakref.WeakKeyDictionary[wiring.Component, str] = weakref.WeakKeyDictio
 
 
 def run_bench(
-    component: wiring.Component, name: str, bench: str, *, seed: int, netlist: bool | None = None, **settings: Any
+    component: wiring.Component,
+    name: str,
+    bench: str,
+    *,
+    seed: int,
+    netlist: bool | None = None,
+    drawn: bool = False,
+    **settings: Any,
 ) -> Path:
     """Runs the cocotb tests of a bench on a block, which is compiled once for each content and version of the tools.
 
@@ -60,8 +67,8 @@ def run_bench(
     With ``COVERAGE=1`` in the environment a run counts how often each line and branch was taken, for
     `muntin.sim.coverage`, in ``coverage.dat`` next to the log.
 
-    With ``POWER_UP=1`` in the environment what registers hold before the first reset is drawn by the seed; see
-    `muntin.sim.power_up`.
+    With ``POWER_UP=1`` in the environment, and where the bench asks for it, what registers hold before the first reset
+    is drawn by the seed; see `muntin.sim.power_up`. A netlist has what a bitstream sets.
 
     With ``WAVES=1`` in the environment the waveforms are written next to the log, as ``dump.vcd``.
 
@@ -77,6 +84,8 @@ def run_bench(
         Seeds the bench, and what registers hold first.
     netlist : bool, optional
         Whether the block's netlist is run in its place; by default where the environment has ``NETLIST=1``.
+    drawn : bool
+        Whether what registers hold first is drawn, whatever the environment has.
     settings
         Read by the bench with `muntin.sim.stream_bench.settings`; they must fit JSON.
 
@@ -95,6 +104,8 @@ def run_bench(
     how = _Build.of_environment()
     if netlist is not None:
         how = dataclasses.replace(how, netlist=netlist)
+    if drawn and not how.netlist:
+        how = dataclasses.replace(how, drawn=True)
     model = _model(component, name, how)
     folder = model / f"{bench}-{digest([settings, seed])}"
     folder.mkdir(exist_ok=True)

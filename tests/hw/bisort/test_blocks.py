@@ -60,6 +60,7 @@ def test_against_the_model(build, block, seed):
         f"blocks_{build}",
         f"muntin.sim.benches.{block}",
         seed=seed,
+        drawn=True,
         probe_latency=2,
         **BUILDS[build],
     )

@@ -24,6 +24,7 @@ def test_against_the_model(width, key_bits, seed):
         f"merger_{width}",
         "muntin.sim.benches.merger",
         seed=seed,
+        drawn=True,
         width=width,
         key_bits=key_bits,
         latency=11 + (2 * (width.bit_length() - 1) or 1),

@@ -60,6 +60,7 @@ def test_against_the_model(block, seed):
         "splitjoin_blocks",
         f"muntin.sim.benches.{block}",
         seed=seed,
+        drawn=True,
         trees={name: dataclasses.asdict(tree) for name, tree in TREES.items()},
         core=dataclasses.asdict(CORE),
         index=INDEX,
