@@ -143,8 +143,12 @@ def build(tree: Path, modules: list[Path], count: int, seed: int) -> dict[int, s
                 number: f"{module}:{line[number]}  {' '.join(fault.said.split())}"
                 for number, (module, fault) in sorted(numbered.items())
             }
-        wrong = set(re.findall(r"([\w.]+):(\d+):\d+: error", done.stdout))
-        refused = {number for number, (module, _) in numbered.items() if (module.name, str(line[number])) in wrong}
+        wrong = set(re.findall(r"([\w.]+/[\w.]+):(\d+):\d+: error", done.stdout))
+        refused = {
+            number
+            for number, (module, _) in numbered.items()
+            if (f"{module.parent.name}/{module.name}", str(line[number])) in wrong
+        }
         if not refused:
             sys.exit(done.stdout[-10_000:])
         print(f"{len(refused)} faults do not compile: {sorted(refused)}", file=sys.stderr)

@@ -300,6 +300,7 @@ def test_probes_go_only_where_rows_are() -> None:
     put(placement, array(0, 8), 0)
     everything = [(None, array(LEAST), array(MOST))]
     assert masks(placement, everything, 1) == masks(placement, None, 1) == [True, False, True]
+    assert masks(placement, everything, 1, VisibleRange(0, 1, 0, 0)) == [True, False, True]  # of rows without times
     planner = planner_of(3, np.concatenate([np.full(40, 5), array(1, 1, 1, 1, 1, 9)]))
     assert (planner.plan.splitters.tolist(), planner.plan.heavy.tolist()) == ([1, 2], [5])
     heavy = Placement(3, "right", planner, 100, 100)
