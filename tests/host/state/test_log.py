@@ -14,6 +14,8 @@ from muntin.host.state import StateLog
 from muntin.host.state.log import ended, holds_calls, newest_join, schema_of, schema_text, under
 from tests.host.state.faulty_store import FaultyStore
 
+RIGHT = range(50)
+
 
 def rows(*values: int) -> pa.Table:
     return pa.table({"k": pa.array(values, pa.int64())})
@@ -24,7 +26,7 @@ def write(
 ) -> None:
     """A call after which so many rows of each side have come, of batch 10 times its number."""
     number = log.records[-1].number + 1 if log.records else 0
-    tables = {"left": rows(number), "right": rows(number, 7)}
+    tables = {"left": rows(number), "right": rows(number, *RIGHT)}
     batch = 10 * number if batch is None else batch
     matched = more.pop("matched", {})
     begun = log.begin(batch, tables, {"on": number}, {"arrived": number}, {"left": left, "right": right}, **more)
@@ -70,9 +72,9 @@ def test_calls_are_read_as_they_were_written(store: FaultyStore) -> None:
         assert (first.first, second.first) == (0, 0)
         assert (each.pushes(first), each.pushes(second)) == ([(2, 0), (0, 3), (2, 2)], None)
         tables, matched = each.rows(second)
-        assert (tables, list(tables)) == ({"left": rows(1), "right": rows(1, 7)}, ["left", "right"])
+        assert (tables, list(tables)) == ({"left": rows(1), "right": rows(1, *RIGHT)}, ["left", "right"])
         assert {side: numbers.tolist() for side, numbers in matched.items()} == {"left": [3, 8, 1 << 40], "right": []}
-        assert each.rows(first) == ({"left": rows(0), "right": rows(0, 7)}, {})
+        assert each.rows(first) == ({"left": rows(0), "right": rows(0, *RIGHT)}, {})
     assert newest_join(store) == {"on": 1}
     log.close()
     log.close()
