@@ -39,6 +39,8 @@ class Manager:
         As of `Partitions`.
     max_rows, max_delay
         Of a batch, as of `WindowJoin`.
+    mirror : bool
+        False to give ranges as workers send them, without pairs.
     **options
         Of `WindowJoin`.
 
@@ -50,14 +52,14 @@ class Manager:
 
     def __init__(
         self, workers: int, left_schema: pa.Schema, right_schema: pa.Schema, *, subwindow_rows: int | None = None,
-        max_rows: int = MAX_ROWS, max_delay: str | dt.timedelta | None = None, **options: Any,
+        max_rows: int = MAX_ROWS, max_delay: str | dt.timedelta | None = None, mirror: bool = True, **options: Any,
     ):  # fmt: skip
         self._collector = Collector(max_rows, max_delay)
         partitions = Partitions(workers, "subwindows" if workers > 1 else "auto", subwindow_rows)
         schemas = {"left_schema": left_schema, "right_schema": right_schema}
         self.join = WindowJoin(partitions=partitions, **schemas, **options)
         self._mirror = None
-        if self.join.spec.form == "ranges":
+        if mirror and self.join.spec.form == "ranges":
             self._mirror = RangeMirror(self.join.spec, left_schema, right_schema)
         self._empty = left_schema.empty_table(), right_schema.empty_table()
         self._thread = ThreadPoolExecutor(1, "muntin-manager")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -18,6 +17,7 @@ from rich.console import Console
 from rich.table import Table
 
 Name = TypeVar("Name")
+Value = TypeVar("Value")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,18 +30,23 @@ class Scale:
         A few seconds for a figure: small windows, few points.
     seconds : float
         Time for one contender at one point.
+    smaller : int
+        By how many powers of two windows are smaller than they would be.
     """
 
     quick: bool
     seconds: float
+    smaller: int = 0
 
 
 @dataclasses.dataclass(frozen=True)
 class Finding:
-    """What a paper finds in a figure, as a ratio that is above 1 where it is so, and by what rule it is judged.
+    """What a paper finds in a figure, as a ratio of what is measured, and by what rule it is judged.
 
-    It *holds* if the ratio is above 1 in three of four turns and, where the paper has a number, its gain here (the
-    ratio less 1) is at least half the paper's; it *holds less* if that gain is smaller; else it *does not hold*.
+    A ratio that is above 1 where the paper is right *holds* if it is above 1 in three of four turns and, where the
+    paper has a number, its gain here (the ratio less 1) is at least half the paper's; it *holds less* if that gain is
+    smaller; else it *does not hold*. A ratio that is `about` the paper's holds if the median of the turns is within a
+    factor of 1.5 of it, and holds less within a factor of 2.
 
     Attributes
     ----------
@@ -50,7 +55,9 @@ class Finding:
     ratios : list of float
         One for each turn, in which both contenders were measured.
     paper : float or None
-        The paper's ratio, read off its figure or text; None where it says no more than which is ahead.
+        The paper's ratio, as its text or its tables have it; None where it says no more than which is ahead.
+    about : bool
+        Whether the ratio is to be as great as the paper's, neither less nor more: of what makes no difference, about 1.
 
     Examples
     --------
@@ -60,13 +67,17 @@ class Finding:
     'holds less'
     >>> Finding("a over b", [1.1, 0.9, 1.0]).verdict
     'does not hold'
+    >>> Finding("a over b", [0.8, 0.9, 1.0], paper=1.0, about=True).verdict
+    'holds'
     """
 
     says: str
     ratios: list[float]
     paper: float | None = None
+    about: bool = False
 
     VERDICTS: ClassVar[tuple[str, ...]] = ("holds", "holds less", "does not hold")
+    ALIKE: ClassVar[tuple[float, float]] = (1.5, 2.0)
 
     @property
     def here(self) -> float:
@@ -76,14 +87,18 @@ class Finding:
     @property
     def verdict(self) -> str:
         """One of `VERDICTS`."""
+        if self.about and self.paper is not None:
+            off = max(self.here / self.paper, self.paper / self.here) if self.here > 0 else float("inf")
+            return self.VERDICTS[sum(off > most for most in self.ALIKE)]
         if sum(ratio > 1 for ratio in self.ratios) < 0.75 * len(self.ratios):
             return "does not hold"
         less = self.paper is not None and self.here - 1 < (self.paper - 1) / 2
         return "holds less" if less else "holds"
 
     def __str__(self) -> str:
-        paper = "" if self.paper is None else f", {self.paper:.3g} in the paper"
-        return f"{self.says} {self.here:.3g} ({min(self.ratios):.3g} to {max(self.ratios):.3g}{paper})"
+        paper = "" if self.paper is None else f", {'about ' * self.about}{self.paper:.3g} in the paper"
+        turns = f"{min(self.ratios):.3g} to {max(self.ratios):.3g} in {len(self.ratios)} turns"
+        return f"{self.says} {self.here:.3g} ({turns if len(self.ratios) > 1 else 'exact'}{paper})"
 
 
 @dataclasses.dataclass
@@ -99,12 +114,15 @@ class Figure:
     x, y : str
         What the axes show, with units.
     points : list of dict
-        ``{"series": str, "x": number or str, "y": float}``; further entries go to the JSON file alone.
+        ``{"series": str, "x": number or str, "y": float, "turns": list of float}``; ``y`` is the median of the turns,
+        which are left out where it is exact; further entries go to a run's JSON file alone.
     log_x, log_y : bool
     note : str
         Why it differs where it does, with the number that shows it; what is simulated, and what was left out and why.
     findings : list of Finding
         What the paper finds in it; the figure's verdict is that of the worst of them. None: it is not judged.
+    stated : list of dict
+        The paper's own points, as its text has them: as `points`.
     """
 
     paper: str
@@ -118,6 +136,7 @@ class Figure:
     log_y: bool = False
     note: str = ""
     findings: list[Finding] = dataclasses.field(default_factory=list)
+    stated: list[dict[str, Any]] = dataclasses.field(default_factory=list)
 
     @property
     def verdict(self) -> str | None:
@@ -125,9 +144,9 @@ class Figure:
         return max((finding.verdict for finding in self.findings), key=Finding.VERDICTS.index, default=None)
 
 
-def in_turns(contenders: Mapping[Name, Callable[[], float]], turns: int = 5) -> dict[Name, list[float]]:
+def in_turns(contenders: Mapping[Name, Callable[[], Value]], turns: int = 5) -> dict[Name, list[Value]]:
     """What each contender gives, turn by turn: in each all run, so that what slows the machine slows all of them."""
-    found: dict[Name, list[float]] = {name: [] for name in contenders}
+    found: dict[Name, list[Value]] = {name: [] for name in contenders}
     for turn in range(turns):
         names = list(contenders)
         for name in names[turn % len(names) :] + names[: turn % len(names)]:  # no one is always the first
@@ -138,6 +157,12 @@ def in_turns(contenders: Mapping[Name, Callable[[], float]], turns: int = 5) -> 
 def ratios(one: Sequence[float], other: Sequence[float]) -> list[float]:
     """What is measured of one contender over another, turn by turn."""
     return [a / b for a, b in zip(one, other, strict=True)]
+
+
+def measured(contenders: Mapping[tuple[str, Any], Callable[[], float]], turns: int = 3) -> list[dict[str, Any]]:
+    """A point for each contender, by its series and place: all of them, at all places, take turns."""
+    found = in_turns(contenders, turns)
+    return [{"series": name, "x": x, "y": statistics.median(of), "turns": of} for (name, x), of in found.items()]
 
 
 def median_rate(run: Callable[[], float], turns: int = 5) -> float:
@@ -174,37 +199,40 @@ def print_figure(figure: Figure, console: Console) -> None:
     console.print()
 
 
-def plot_figures(figures: list[Figure], path: Path) -> None:
-    """Draws figures into one picture, three beside each other."""
-    across = min(3, len(figures))
-    down = -(-len(figures) // across)
-    drawing, places = plt.subplots(
-        down, across, figsize=(7 if across == 1 else 5.4 * across, 4.2 * down), layout="constrained", squeeze=False
-    )
-    for axes, figure in itertools.zip_longest(places.flat, figures):
-        if figure is None:
-            axes.set_axis_off()
-        else:
-            _draw(figure, axes)
-    drawing.savefig(path, dpi=80 if across > 1 else 100)
-    plt.close(drawing)
+def plot_figure(figure: Figure, path: Path) -> None:
+    """Draws a figure as a vector picture, the paper's own points in grey."""
+    with plt.rc_context({"svg.fonttype": "none", "svg.hashsalt": path.stem, "font.size": 9}):
+        drawing, axes = plt.subplots(figsize=(7.2, 3.6), layout="constrained")
+        _draw(figure, axes)
+        drawing.savefig(path, metadata={"Date": None})
+        plt.close(drawing)
 
 
 def _draw(figure: Figure, axes: Axes) -> None:
-    """Draws the series: as lines over numbers, as bars over names."""
+    """Draws the series with the spread of their turns: as lines over numbers, as bars over names."""
     series = list(dict.fromkeys(point["series"] for point in figure.points))
-    places = list(dict.fromkeys(point["x"] for point in figure.points))
+    places = list(dict.fromkeys(point["x"] for point in [*figure.points, *figure.stated]))
     named = any(isinstance(place, str) for place in places)
+    width = 0.8 / max(len(series), 1)
     for at, name in enumerate(series):
         points = [point for point in figure.points if point["series"] == name]
         heights = [point["y"] for point in points]
+        turns = [point.get("turns") or [point["y"]] for point in points]
+        spread = [
+            [max(y - min(of), 0) for y, of in zip(heights, turns, strict=True)],
+            [max(max(of) - y, 0) for y, of in zip(heights, turns, strict=True)],
+        ]
         if named:
-            width = 0.8 / len(series)
-            axes.bar(
-                [places.index(point["x"]) + (at + 0.5) * width - 0.4 for point in points], heights, width, label=name
-            )
+            across = [places.index(point["x"]) + (at + 0.5) * width - 0.4 for point in points]
+            axes.bar(across, heights, width, label=name, yerr=spread, error_kw={"linewidth": 0.6})
         else:
-            axes.plot([point["x"] for point in points], heights, marker="o", label=name)
+            style: dict[str, Any] = {"marker": "os^vDPX"[at % 7], "markersize": 4, "linewidth": 1.2, "elinewidth": 0.6}
+            axes.errorbar([point["x"] for point in points], heights, yerr=spread, label=name, **style)
+    for at, name in enumerate(dict.fromkeys(point["series"] for point in figure.stated)):
+        points = [point for point in figure.stated if point["series"] == name]
+        across = [places.index(point["x"]) if named else point["x"] for point in points]
+        heights = [point["y"] for point in points]
+        axes.plot(across, heights, "os^vDPX"[at % 7], color="grey", label=f"paper: {name}", markersize=6, linestyle=":")
     if named:
         names = [str(place) for place in places]
         slanted: dict[str, Any] = {"rotation": 20, "ha": "right", "fontsize": 7} if max(map(len, names)) > 9 else {}
@@ -215,7 +243,6 @@ def _draw(figure: Figure, axes: Axes) -> None:
         axes.set_yscale("log")
     axes.set_xlabel(figure.x)
     axes.set_ylabel(figure.y)
-    axes.set_title(f"{figure.paper}, Fig. {figure.number}: {figure.title}", loc="left", fontsize=10)
     axes.grid(visible=True, alpha=0.3)
-    if len(series) > 1:
-        axes.legend(fontsize=7)
+    if len(series) > 1 or figure.stated:
+        axes.legend(fontsize=7, loc="upper left", bbox_to_anchor=(1.01, 1.0), frameon=False)  # beside the data

@@ -1,65 +1,46 @@
-"""PanJoin, Fig. 10 to 14: its three structures on one subwindow, at the native core's own interface; Fig. 15: its
-manager and workers.
+"""PanJoin, Fig. 10 to 14: its three structures on one subwindow, at the native core's own interface.
 
-For the former a subwindow is filled, then batches are inserted, or probed, and the core's own clock tells how long that
-took: the sort of a batch, which the paper leaves to its manager node, is not counted. Fig. 14 has BI-Sort's hardware
-beside them, simulated cycle by cycle. Workers are partitions of one process: rates are of its cores, work and bytes of
-each worker are exact.
+A subwindow is filled, then batches are inserted, or probed, and the core's own clock tells how long that took: the sort
+of a batch, which the paper leaves to its manager node, is not counted. All contenders of a figure take turns. Fig. 14
+has BI-Sort's hardware beside them, simulated cycle by cycle. Fig. 15 is `panjoin_cluster`'s.
 """
 
 from __future__ import annotations
 
 import ctypes
-import dataclasses
 import functools
-import hashlib
+import itertools
 import os
-import shutil
-import statistics
-import subprocess
 import time
 from collections.abc import Callable, Iterable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 from bench.contenders.contender import Unavailable
-from bench.papers.clusters import Manager
-from bench.papers.figure import Figure, Scale
-from bench.papers.splitjoin import handshake
+from bench.contenders.cpp_library import compiled
+from bench.papers import panjoin_cluster
+from bench.papers.figure import Figure, Scale, measured
+from bench.papers.panjoin_cluster import BISORT, RAP, STRUCTURES, WIB
 from bench.simulated_join import CountingLink, main_array_cost
 from muntin.contract.simulations import board_parameters
-from muntin.host.engines import SplitJoin
-from muntin.host.index import BiSort, Index, RapTable, WibTree
-from muntin.host.join import WindowJoin
 from muntin.host.native import _core
-from muntin.host.predicates import Band
-from muntin.host.windows import Rows
 from muntin.sim.board.kernel_board import open_board
 
 PAPER = "PanJoin"
-SOURCE = Path(__file__).parents[1] / "cpp" / "ordered_tree.cpp"
-BUILD = Path(__file__).parents[2] / "build" / "bench"
-RAP, WIB, BISORT = "RaP-Table", "WiB+-Tree", "BI-Sort"
 NARROW = np.iinfo(np.int32)
 EVEN = float(1 << 32)
 TURNS = 3
-SMALLER = (
-    "The subwindow is smaller than the paper's 8 M rows, and there are two cores for its eight threads; "
-    "inserts are timed without the sort of the batch"
-)
 
 
 def rows_of(scale: Scale) -> int:
     """Rows of a subwindow, where the paper has 8 M."""
-    return 1 << (15 if scale.quick else 20)
+    return 1 << (15 if scale.quick else 20 - scale.smaller)
 
 
 def batches_of(scale: Scale) -> list[int]:
     """Rows of a batch."""
-    return [1 << at for at in ((6, 10, 14) if scale.quick else (5, 8, 11, 14, 17, 19))]
+    return [1 << at for at in ((5, 8, 14) if scale.quick else (5, 8, 11, 14, 17, 19)) if 2 << at <= rows_of(scale)]
 
 
 class Window:
@@ -78,6 +59,11 @@ class Window:
         How much of it.
     reach : int
         Half the width of the band that probes have.
+    buffer_rows : int
+        Of BI-Sort.
+    form : str
+        ``"pairs"``, or ``"counts"``: how many rows match each probe. BI-Sort then finds where a probe's rows start and
+        end, and copies none, as in the paper.
     """
 
     def __init__(
@@ -90,7 +76,8 @@ class Window:
         filled: float = 1.0,
         reach: int = 0,
         buffer_rows: int = 1024,
-        threads: int = 1 << 20,
+        threads: int = 1,
+        form: str = "pairs",
     ):
         each = max(rows // partitions, 1)
         parameters: dict[str, Any] = {
@@ -105,7 +92,7 @@ class Window:
             window=(rows, 1),
             bands=[_band(reach)],
         )
-        self.threads = threads
+        self.threads, self.counting = threads, form == "counts"
         self.arrived = self.probed = 0
         self._none = _core.Input(np.empty(0, np.int32))
         if structure == RAP:  # splitters come from the subwindow before
@@ -115,21 +102,26 @@ class Window:
 
     def insert(self, keys: np.ndarray) -> float:
         """Inserts one batch; seconds."""
-        before = self.engine.seconds[3]
+        before, own = self.engine.seconds[3], time.thread_time()
         self.engine.step(_core.Input(keys, first_row=self.arrived), self._none, threads=self.threads)
         self.arrived += len(keys)
-        return self.engine.seconds[3] - before
+        return self._least(self.engine.seconds[3] - before, time.thread_time() - own)
 
     def probe(self, keys: np.ndarray) -> tuple[float, int]:
         """Probes with one batch; seconds, and pairs."""
-        before = sum(self.engine.seconds[1:3])
+        before, own = sum(self.engine.seconds[1:3]), time.thread_time()
         found = self.engine.step(
             self._none,
             _core.Input(keys, first_row=self.probed, same_opposite=self.arrived),
-            threads=self.threads,
-        )
+            threads=self.threads, counting=self.counting,
+        )  # fmt: skip
         self.probed += len(keys)
-        return sum(self.engine.seconds[1:3]) - before, len(found[1][0])
+        spent = self._least(sum(self.engine.seconds[1:3]) - before, time.thread_time() - own)
+        return spent, int(found[1].sum()) if self.counting else len(found[1][0])
+
+    def _least(self, clock: float, own: float) -> float:
+        """Of one thread, its own time where others had the processor meanwhile, which a clock does not see."""
+        return max(min(clock, own) if self.threads == 1 else clock, 1e-9)
 
 
 def _band(reach: int) -> tuple[tuple[int, int], tuple[int, int]]:
@@ -143,48 +135,68 @@ def even_keys(rows: int, seed: int, domain: int = 1 << 32) -> np.ndarray:
     return (keys * ((1 << 32) // domain) + NARROW.min).astype(np.int32)
 
 
-def rate_of_inserts(structure: str, rows: int, partitions: int, batch: int, scale: Scale, **options: Any) -> float:
-    """M rows a second into the second half of a subwindow."""
-    keys, rates = even_keys(rows, 1), []
-    for turn in range(TURNS):
+def insert_turns(
+    structure: str, rows: int, partitions: int, batch: int, scale: Scale, **options: Any
+) -> Callable[[], float]:
+    """What gives at each turn the M rows a second of inserts into the second half of a subwindow."""
+    keys, turns = even_keys(rows, 1), itertools.count(2)
+
+    def turn() -> float:
         window = Window(structure, rows, partitions, keys, filled=0.5, **options)
-        more = even_keys(rows // 2, 2 + turn)
+        more = even_keys(rows // 2, next(turns))
         spent, done = 0.0, 0
         for at in range(0, len(more), batch):
             spent += window.insert(more[at : at + batch])
             done += len(more[at : at + batch])
             if spent > scale.seconds / TURNS:
                 break
-        rates.append(done / spent / 1e6)
-    return statistics.median(rates)
+        return done / spent / 1e6
+
+    return turn
 
 
-def rate_of_probes(
+def probe_turns(
     structure: str, rows: int, partitions: int, batch: int, scale: Scale, matches: float = 1, equal: bool = False,
-    **options: Any,
-) -> float:  # fmt: skip
-    """M rows a second that probe a full subwindow, each of which meets `matches` rows on average."""
+    buffered: int = 0, **options: Any,
+) -> Callable[[], float]:  # fmt: skip
+    """What gives at each turn the M rows a second that probe a full subwindow, each of which meets `matches` rows on
+    average; of BI-Sort's rows so many at least lie in its buffer, all others in its main array."""
     domain = max(int(rows / matches), 1) if equal else 1 << 32
     domain = 1 << domain.bit_length() - 1 if equal else domain
     reach = 0 if equal else int(matches * EVEN / rows / 2)
-    window = Window(structure, rows, partitions, even_keys(rows, 1, domain), reach=reach, **options)
-    rates = []
-    most = max(min(batch, int((1 << 24) / max(matches, 1))), 1)  # pairs of a call that fit memory at ease
-    for turn in range(TURNS):
-        probes = even_keys(max(most, 1 << 14), 10 + turn, domain)
+    most = max(min(batch, int((1 << 22) / max(matches, 1))), 1)  # pairs of a call that fit memory at ease
+    turns = itertools.count(10)
+
+    @functools.cache
+    def window() -> Window:
+        keys = even_keys(rows, 1, domain)
+        filled = rows // 2 if buffered else rows  # a subwindow that is full has no buffer any more
+        opened = Window(structure, rows, partitions, keys[:filled], reach=reach, **options)
+        while buffered and opened.engine.figures(0)["buffer"] < buffered:  # type: ignore[operator]
+            opened.insert(keys[opened.arrived :][:31])
+        return opened
+
+    def turn() -> float:
+        probes = even_keys(max(most, 1 << 14), next(turns), domain)
         spent, done = 0.0, 0
-        while spent < scale.seconds / TURNS:
+        while not done or spent < scale.seconds / TURNS:
             part = probes[done % len(probes) :][:most]
-            spent += window.probe(part)[0]
+            spent += window().probe(part)[0]
             done += len(part)
-        rates.append(done / spent / 1e6)
-    return statistics.median(rates)
+        return done / spent / 1e6
+
+    return turn
 
 
-def points(series: Iterable[tuple[str, Any]], places: Iterable[int], value: Callable[[Any, int], float]) -> list[dict]:
-    """A point for each series and place; contenders take turns at each place."""
-    series = list(series)
-    return [{"series": name, "x": x, "y": value(given, x)} for x in places for name, given in series]
+Series = Iterable[tuple[str, Any]]
+
+
+def points(
+    series: Series, places: Iterable[int], turns: Callable[[Any, int], Callable[[], float]]
+) -> list[dict[str, Any]]:
+    """A point for each series and place; all take turns."""
+    given = list(series)
+    return measured({(name, x): turns(of, x) for x in places for name, of in given}, TURNS)
 
 
 def _partitions(rows: int, scale: Scale) -> list[tuple[str, int]]:
@@ -192,53 +204,64 @@ def _partitions(rows: int, scale: Scale) -> list[tuple[str, int]]:
     return [(f"P={rows // of:,}", rows // of) for of in each]
 
 
-def _figure(number: str, title: str, claim: str, x: str, found: list[dict[str, Any]], note: str = SMALLER) -> Figure:
-    return Figure(PAPER, number, title, claim, x, "M rows/s", found, log_x=True, log_y=True, note=note)
+def _figure(number: str, title: str, x: str, found: list[dict[str, Any]], note: str = "", rows: int = 0) -> Figure:
+    size = f"One thread, a subwindow of {rows:,} rows, {TURNS} turns. " if rows else ""
+    return Figure(PAPER, number, title, "", x, "M rows/s", found, log_x=True, log_y=True, note=(size + note).strip())
 
 
-def inserts_by_partitions(structure: str, number: str, claim: str, scale: Scale) -> Figure:
+def inserts_by_partitions(structure: str, number: str, scale: Scale) -> Figure:
+    """Fig. 10a, 11a, 12a."""
     rows = rows_of(scale)
-    found = points(
-        _partitions(rows, scale), batches_of(scale), lambda p, b: rate_of_inserts(structure, rows, p, b, scale)
-    )
-    return _figure(number, f"{structure}, insert, by partitions", claim, "batch rows", found)
+    found = points(_partitions(rows, scale), batches_of(scale), lambda p, b: insert_turns(structure, rows, p, b, scale))
+    return _figure(number, f"{structure}, insert, by partitions", "batch rows", found, rows=rows)
 
 
-def inserts_by_size(structure: str, number: str, claim: str, scale: Scale) -> Figure:
+def inserts_by_size(structure: str, number: str, scale: Scale) -> Figure:
+    """Fig. 10b, 11b, 12b: as many partitions whatever the subwindow."""
     sizes = [rows_of(scale) >> by for by in ((0, 2) if scale.quick else (0, 2, 4, 6))]
+    partitions = sizes[-1] // 16
     found = points(
         [(f"subwindow of {size:,}", size) for size in sizes],
-        batches_of(scale),
-        lambda size, batch: rate_of_inserts(structure, size, max(size // 128, 1), batch, scale),
+        [batch for batch in batches_of(scale) if batch <= sizes[-1] // 2],
+        lambda size, batch: insert_turns(structure, size, partitions, batch, scale),
     )
-    return _figure(number, f"{structure}, insert, by subwindow", claim, "batch rows", found)
+    note = f"One thread, P={partitions:,}, {TURNS} turns."
+    return _figure(number, f"{structure}, insert, by subwindow", "batch rows", found, note)
 
 
-def equal_probes_by_batch(structure: str, number: str, claim: str, scale: Scale) -> Figure:
+def equal_probes_by_batch(structure: str, number: str, scale: Scale) -> Figure:
+    """Fig. 10c, 11c, 12c."""
     rows = rows_of(scale)
     series = [(f"{rows >> by:,} rows, {each} a partition", (rows >> by, each)) for by in (0, 3) for each in (32, 128)]
     found = points(
         series,
         batches_of(scale),
-        lambda of, batch: rate_of_probes(structure, of[0], of[0] // of[1], batch, scale, equal=True),
+        lambda of, batch: probe_turns(structure, of[0], of[0] // of[1], batch, scale, equal=True),
     )
-    return _figure(number, f"{structure}, equi-probe, one match a row", claim, "batch rows", found)
+    note = f"One thread, {TURNS} turns."
+    return _figure(number, f"{structure}, equi-probe, one match a row", "batch rows", found, note)
 
 
-def probes_by_matches(structure: str, number: str, claim: str, scale: Scale, *, equal: bool) -> Figure:
+def _form(structure: str) -> str:
+    return "counts" if structure == BISORT else "pairs"
+
+
+def probes_by_matches(structure: str, number: str, scale: Scale, *, equal: bool) -> Figure:
+    """Fig. 10d, e, 11d, e, 12d, e."""
     rows = rows_of(scale)
-    matches = (1, 16, 256) if scale.quick else (1, 4, 16, 64, 256, 1024, 4096)
+    matches = (1, 16, 256) if scale.quick else (1, 16, 64, 256, 1024, 4096)
     batch = 1 << (10 if scale.quick else 15)
     found = points(
         _partitions(rows, scale),
         matches,
-        lambda p, m: rate_of_probes(structure, rows, p, batch, scale, matches=m, equal=equal),
+        lambda p, m: probe_turns(structure, rows, p, batch, scale, matches=m, equal=equal, form=_form(structure)),
     )
     title = f"{structure}, {'equi' if equal else 'non-equi'}-probe, by partitions"
-    return _figure(number, title, claim, "matches of a probing row", found, SMALLER + "; results are copied as pairs")
+    note = "Start and end of a probe's rows are found, and none copied." if structure == BISORT else "Rows are copied."
+    return _figure(number, title, "matches of a probing row", found, note, rows)
 
 
-def errors(claim: str, scale: Scale) -> Figure:
+def errors(number: str, scale: Scale) -> Figure:
     """The normalised mean absolute error of the rows of partitions, after each subwindow."""
     rows, found = rows_of(scale), []
     rng = np.random.default_rng(0)
@@ -274,29 +297,26 @@ def errors(claim: str, scale: Scale) -> Figure:
                 error = window.engine.figures(0)["errors_per_mille"][-1] / 1000  # type: ignore[index, operator]
                 found.append({"series": name, "x": adjustments, "y": error})
     return Figure(
-        PAPER, "10f", "RaP-Table, error of the splitters", claim, "adjustments", "mean absolute error / even share",
+        PAPER, number, "RaP-Table, error of the splitters", "", "adjustments", "mean absolute error / even share",
         found, note="Equal keys lie in one partition: what is left in rank-size and worst-case keys is theirs. "
         "The YouTube data is not here; rank-size keys of a Pareto distribution (0.7) stand for it. Worst case as in "
         "Fig. 4, of integers: it ends after the logarithm of 2^32 to the base of the partitions.",
     )  # fmt: skip
 
 
-def _trees() -> tuple[ctypes.CDLL | None, str]:
-    """The peer's library, or why there is none."""
-    compiler = shutil.which(os.environ.get("CXX", "c++"))
-    if compiler is None:
-        return None, "no C++ compiler here (Debian: apt install g++)"
-    digest = hashlib.sha256(SOURCE.read_bytes()).hexdigest()[:16]
-    library = BUILD / f"ordered_tree-{digest}.so"
-    if not library.exists():
-        BUILD.mkdir(parents=True, exist_ok=True)
-        partial = library.with_suffix(f".{os.getpid()}")
-        command = [compiler, "-std=c++17", "-O3", "-march=native", "-shared", "-fPIC", str(SOURCE), "-o", str(partial)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode != 0:  # Abseil's headers are there without its libraries
-            return None, f"{compiler} failed on {SOURCE.name}: {done.stderr[-300:]}"
-        partial.replace(library)
-    trees = ctypes.CDLL(str(library))
+@functools.cache
+def _trees() -> tuple[ctypes.CDLL, list[tuple[str, int]]]:
+    """The peers' library, and the trees in it.
+
+    Raises
+    ------
+    Unavailable
+        There is no C++ compiler.
+    """
+    try:
+        trees = compiled("ordered_tree", "absl_throw_delegate", "absl_raw_logging_internal")
+    except Unavailable:
+        trees = compiled("ordered_tree")
     trees.tree_new.restype = ctypes.c_void_p
     trees.tree_free.argtypes = [ctypes.c_void_p]
     trees.tree_insert.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint32, ctypes.c_int64]
@@ -304,165 +324,153 @@ def _trees() -> tuple[ctypes.CDLL | None, str]:
         ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int32, ctypes.c_void_p,
     ]  # fmt: skip
     trees.tree_probe.restype = ctypes.c_int64
-    return trees, ""
+    if not (absl := trees.tree_new(1)):
+        return trees, [("std::multimap", 0)]
+    trees.tree_free(absl)
+    return trees, [("absl::btree_multimap", 1), ("std::multimap", 0)]
 
 
-def _rate(run: Callable[[], int], seconds: float) -> float:
-    """M rows a second of a run that returns how many it did."""
-    spent, done = 0.0, 0
-    while spent < seconds:
-        start = time.perf_counter()
-        done += run()
-        spent += time.perf_counter() - start
-    return done / spent / 1e6
+def _peer_inserts(kind: int, rows: int, batch: int, scale: Scale) -> Callable[[], float]:
+    trees, turns = _trees()[0], itertools.count(2)
+
+    def turn() -> float:
+        tree = trees.tree_new(kind)
+        half = even_keys(rows // 2, 1)
+        trees.tree_insert(tree, half.ctypes.data, 0, len(half))
+        more = even_keys(rows // 2, next(turns))
+        spent, done = 0.0, 0
+        for at in range(0, len(more), batch):
+            part = np.sort(more[at : at + batch])
+            start = time.thread_time()
+            trees.tree_insert(tree, part.ctypes.data, rows, len(part))
+            spent, done = spent + time.thread_time() - start, done + len(part)
+            if spent > scale.seconds / TURNS:
+                break
+        trees.tree_free(tree)
+        return done / spent / 1e6
+
+    return turn
 
 
-def wib_tree_against_btree(scale: Scale) -> Figure:
-    claim = (
-        "WiB+-Tree inserts 3.5 to 4.5 times as fast as Google's B-Tree; equi-probes up to 2.8, range probes up to 1.3."
-    )
-    trees, reason = _trees()
-    rows, found, notes = rows_of(scale), [], [SMALLER]
-    peers = []
-    if trees is not None:
-        if absl := trees.tree_new(1):
-            trees.tree_free(absl)
-            peers = [("absl::btree_multimap", 1), ("std::multimap", 0)]
-        else:
-            peers = [("std::multimap", 0)]
-            notes.append("absl::btree_multimap skipped: no Abseil here (Debian: apt install libabsl-dev)")
-    else:
-        notes.append(f"no peers: {reason}")
-    buffer = np.empty(1 << 24, np.uint32)
+@functools.cache
+def _peer_tree(kind: int, rows: int) -> int:
+    """A tree of so many rows, which stays to the end of the process."""
+    tree, keys = _trees()[0].tree_new(kind), even_keys(rows, 1)
+    _trees()[0].tree_insert(tree, keys.ctypes.data, 0, rows)
+    return int(tree)
+
+
+def _peer_probes(kind: int, rows: int, batch: int, matches: int, scale: Scale) -> Callable[[], float]:
+    trees, turns, buffer = _trees()[0], itertools.count(10), np.empty(1 << 20, np.uint32)
+    reach = int(matches * EVEN / rows / 2)
+
+    def turn() -> float:
+        spent, done = 0.0, 0
+        while not done or spent < scale.seconds / TURNS:
+            probes = np.sort(even_keys(batch, next(turns)))
+            start = time.thread_time()
+            trees.tree_probe(_peer_tree(kind, rows), probes.ctypes.data, batch, reach, buffer.ctypes.data)
+            spent, done = spent + time.thread_time() - start, done + batch
+        return done / spent / 1e6
+
+    return turn
+
+
+def wib_tree_against_btree(number: str, scale: Scale) -> Figure:
+    """Fig. 11f."""
+    rows, contenders = rows_of(scale), {}
     partitions = max(rows // 64, 1)
+    ranged = "range probe, 256 matches"
+    try:
+        trees: list[tuple[str, int]] = _trees()[1]
+    except Unavailable as reason:
+        trees = []
+        note = f"No peers: {str(reason).splitlines()[0]}."
+    else:
+        note = "" if len(trees) == 2 else "absl::btree_multimap left out (Debian: apt install libabsl-dev)."
     for batch in batches_of(scale):
-        wib = {
-            "insert": rate_of_inserts(WIB, rows, partitions, batch, scale, threads=1),
-            "equi-probe": rate_of_probes(WIB, rows, partitions, batch, scale, equal=True, threads=1),
-            "range probe, 256 matches": rate_of_probes(WIB, rows, partitions, batch, scale, matches=256, threads=1),
-        }
-        for name, kind in peers:
-            tree = trees.tree_new(kind)  # type: ignore[union-attr]
-            keys = even_keys(rows, 1)
-            trees.tree_insert(tree, keys.ctypes.data, 0, rows // 2)  # type: ignore[union-attr]
-            more = [np.sort(keys[at : at + batch]) for at in range(rows // 2, rows, batch)]
-            start = time.perf_counter()
-            for part in more:
-                trees.tree_insert(tree, part.ctypes.data, rows, len(part))  # type: ignore[union-attr]
-            rates = {"insert": sum(map(len, more)) / (time.perf_counter() - start) / 1e6}
-            for what, reach in (("equi-probe", 0), ("range probe, 256 matches", int(256 * EVEN / rows / 2))):
-                probes = np.sort(even_keys(batch, 10))
-
-                def run(reach: int = reach, probes: np.ndarray = probes, tree: int = tree, batch: int = batch) -> int:
-                    trees.tree_probe(tree, probes.ctypes.data, batch, reach, buffer.ctypes.data)  # type: ignore[union-attr]
-                    return batch
-
-                rates[what] = _rate(run, scale.seconds)
-            trees.tree_free(tree)  # type: ignore[union-attr]
-            found += [{"series": f"{what}, over {name}", "x": batch, "y": wib[what] / rates[what]} for what in wib]
-    figure = _figure("11f", "WiB+-Tree against trees of one thread", claim, "batch rows", found, ". ".join(notes))
-    figure.y = "times as fast"
-    figure.log_y = False
+        contenders["insert, WiB+-Tree", batch] = insert_turns(WIB, rows, partitions, batch, scale)
+        contenders["equi-probe, WiB+-Tree", batch] = probe_turns(WIB, rows, partitions, batch, scale, equal=True)
+        contenders[f"{ranged}, WiB+-Tree", batch] = probe_turns(WIB, rows, partitions, batch, scale, matches=256)
+        for name, kind in trees:
+            contenders[f"insert, {name}", batch] = _peer_inserts(kind, rows, batch, scale)
+            contenders[f"equi-probe, {name}", batch] = _peer_probes(kind, rows, batch, 0, scale)
+            contenders[f"{ranged}, {name}", batch] = _peer_probes(kind, rows, batch, 256, scale)
+    found = []
+    rates = {(point["series"], point["x"]): point for point in measured(contenders, TURNS)}
+    for (series, batch), point in rates.items():
+        what, _, name = series.rpartition(", ")
+        if name != "WiB+-Tree":
+            ours = rates[f"{what}, WiB+-Tree", batch]
+            over = [a / b for a, b in zip(ours["turns"], point["turns"], strict=True)]
+            found.append(
+                {"series": f"{what}, over {name}", "x": batch, "y": sorted(over)[len(over) // 2], "turns": over}
+            )
+    figure = _figure(number, "WiB+-Tree against trees of one thread", "batch rows", found, note, rows)
+    figure.y, figure.log_y = "times as fast", False
     return figure
 
 
-def by_buffer(claim: str, scale: Scale) -> Figure:
+def by_buffer(number: str, scale: Scale) -> Figure:
+    """Fig. 12f: a buffer that is full, but for a batch, when it is probed."""
     rows, batch = 1 << 16, 32
-    series = [("insert", rate_of_inserts), ("equi-probe", rate_of_probes)]
-    found = points(
-        series,
-        (32, 256, 2048, 16384),
-        lambda measure, size: measure(BISORT, rows, 1, batch, scale, buffer_rows=size),
-    )
-    title = "BI-Sort, batches of 32 rows in a subwindow of 64 K"
-    return _figure("12f", title, claim, "buffer rows", found, "Probes compare each row of the buffer, as in the paper")
+    sizes = (32, 2048) if scale.quick else (32, 256, 2048, 16384)
+    contenders: dict[tuple[str, Any], Callable[[], float]] = {}
+    for size in sizes:
+        contenders["insert", size] = insert_turns(BISORT, rows, 1024, batch, scale, buffer_rows=size)
+        contenders["equi-probe", size] = probe_turns(
+            BISORT, rows, 1024, batch, scale, equal=True, buffer_rows=size, buffered=size - 31, form="counts"
+        )
+    found = measured(contenders, TURNS)
+    note = f"One thread, P=1,024, {TURNS} turns. Probes compare each row of a buffer that is full but for a batch."
+    return _figure(number, "BI-Sort, batches of 32 rows in a subwindow of 64 K", "buffer rows", found, note)
 
 
-STRUCTURES = [(RAP, lambda rows: rows // 128), (WIB, lambda rows: rows // 128), (BISORT, lambda rows: rows // 128)]
+def _each_partition(rows: int) -> int:
+    return rows // 128
 
 
-def compared(number: str, claim: str, scale: Scale) -> Figure:
+def compared_inserts(number: str, scale: Scale) -> Figure:
+    """Fig. 13a."""
     rows = rows_of(scale)
-    series = [(name, (name, of(rows))) for name, of in STRUCTURES]
-    if number == "13a":
-        found = points(series, batches_of(scale), lambda of, batch: rate_of_inserts(of[0], rows, of[1], batch, scale))
-        return _figure(number, "insert", claim, "batch rows", found, f"{SMALLER}. {_crossing(found)}")
-    matches = (1, 16, 256) if scale.quick else (1, 4, 16, 64, 256, 1024, 4096)
     found = points(
-        series, matches,
-        lambda of, m: rate_of_probes(of[0], rows, of[1], 1 << (10 if scale.quick else 15), scale, matches=m),
-    )  # fmt: skip
-    note = f"{SMALLER}. All three copy pairs; BI-Sort's <start, end> is form='ranges'. {_crossing(found)}"
-    return _figure(number, "non-equi-probe", claim, "matches of a probing row", found, note)
+        [(name, name) for name in STRUCTURES],
+        batches_of(scale),
+        lambda name, batch: insert_turns(name, rows, _each_partition(rows), batch, scale),
+    )
+    return _figure(number, "insert", "batch rows", found, rows=rows)
 
 
-def _crossing(found: list[dict[str, Any]]) -> str:
-    """Which structure is best where."""
-    best: dict[Any, dict[str, Any]] = {}
-    for point in found:
-        if point["x"] not in best or point["y"] > best[point["x"]]["y"]:
-            best[point["x"]] = point
-    return "Best: " + ", ".join(f"{point['series']} at {x:,}" for x, point in best.items())
+def compared_probes(number: str, scale: Scale) -> Figure:
+    """Fig. 13b."""
+    rows, batch = rows_of(scale), 1 << (10 if scale.quick else 15)
+    found = points(
+        [(name, name) for name in STRUCTURES],
+        (1, 16, 256) if scale.quick else (1, 16, 64, 256, 1024, 4096, 16384),
+        lambda name, m: probe_turns(name, rows, _each_partition(rows), batch, scale, matches=m, form=_form(name)),
+    )
+    note = "RaP-Table and WiB+-Tree copy rows; of BI-Sort start and end are found, and no row copied."
+    return _figure(number, "non-equi-probe", "matches of a probing row", found, note, rows)
 
 
-def by_threads(scale: Scale) -> Figure:
+def by_threads(number: str, scale: Scale) -> Figure:
+    """What threads gain; the paper has no figure of it."""
     rows, batch = rows_of(scale), 1 << (12 if scale.quick else 16)
-    cores = os.cpu_count() or 1
-    counts = [count for count in (1, 2, 4, 8) if count <= cores]
-    series = [(f"{name}, {what}", (name, measure)) for name, _ in STRUCTURES for what, measure in MEASURES]
+    counts = [count for count in (1, 2, 4, 8) if count <= (os.cpu_count() or 1)]
     before = _core.threads()
+    contenders: dict[tuple[str, Any], Callable[[], float]] = {}
+    for name in STRUCTURES:
+        for count in counts:
+            given = (name, rows, _each_partition(rows), batch, scale)
+            contenders[f"{name}, insert", count] = insert_turns(*given, threads=count)
+            contenders[f"{name}, probe", count] = probe_turns(*given, threads=count)
     try:
         _core.set_threads(max(counts))
-        found = points(series, counts, lambda of, n: of[1](of[0], rows, rows // 128, batch, scale, threads=n))
+        found = measured(contenders, TURNS)
     finally:
         _core.set_threads(before)
-    return _figure(
-        "threads", "threads", "All probe with 8 threads; RaP-Table and WiB+-Tree insert with one, BI-Sort with 8.",
-        "threads", found, f"{SMALLER}. RaP-Table inserts with several threads here, each at partitions of its own",
-    )  # fmt: skip
-
-
-MEASURES: list[tuple[str, Callable[..., float]]] = [("insert", rate_of_inserts), ("probe", rate_of_probes)]
-LARGER_BATCHES = "Throughput grows with the batch; "
-CLAIMS: list[tuple[str, Callable[[str, Scale], Figure]]] = [
-    ("10a " + LARGER_BATCHES + "fewer partitions are faster; 100 M rows/s at batches of 8 M.",
-     lambda claim, scale: inserts_by_partitions(RAP, "10a", claim, scale)),
-    ("10b Smaller subwindows are slightly faster.", lambda claim, scale: inserts_by_size(RAP, "10b", claim, scale)),
-    ("10c Smaller partitions are faster, and smaller subwindows.",
-     lambda claim, scale: equal_probes_by_batch(RAP, "10c", claim, scale)),
-    ("10d Throughput falls as matches grow; more partitions are faster while they are few.",
-     lambda claim, scale: probes_by_matches(RAP, "10d", claim, scale, equal=True)),
-    ("10e As with equi-joins: fewer matches and more partitions are faster.",
-     lambda claim, scale: probes_by_matches(RAP, "10e", claim, scale, equal=False)),
-    ("10f The adjustment converges in one to three rounds for each distribution; fewer partitions fit better.", errors),
-    ("11a Larger batches are faster; partitions matter little.",
-     lambda claim, scale: inserts_by_partitions(WIB, "11a", claim, scale)),
-    ("11b Larger subwindows are slower.", lambda claim, scale: inserts_by_size(WIB, "11b", claim, scale)),
-    ("11c Smaller partitions are faster.", lambda claim, scale: equal_probes_by_batch(WIB, "11c", claim, scale)),
-    ("11d Throughput falls as matches grow.",
-     lambda claim, scale: probes_by_matches(WIB, "11d", claim, scale, equal=True)),
-    ("11e Throughput falls as matches grow.",
-     lambda claim, scale: probes_by_matches(WIB, "11e", claim, scale, equal=False)),
-    ("12a Partitions matter little.", lambda claim, scale: inserts_by_partitions(BISORT, "12a", claim, scale)),
-    ("12b Batches below the buffer's size are alike; larger subwindows are slower there.",
-     lambda claim, scale: inserts_by_size(BISORT, "12b", claim, scale)),
-    ("12c The size of partitions matters little.",
-     lambda claim, scale: equal_probes_by_batch(BISORT, "12c", claim, scale)),
-    ("12d Matches matter little, but where partitions have fewer rows than match.",
-     lambda claim, scale: probes_by_matches(BISORT, "12d", claim, scale, equal=True)),
-    ("12e Matches do not matter, as ranges are found and no rows copied; more partitions are faster.",
-     lambda claim, scale: probes_by_matches(BISORT, "12e", claim, scale, equal=False)),
-    ("12f A large buffer makes small batches 100 to 1000 times as fast; probes suffer from it.", by_buffer),
-    ("13a BI-Sort inserts faster than the others only with batches above 64 K.",
-     lambda claim, scale: compared("13a", claim, scale)),
-    ("13b Below 1 K matches RaP-Table is 1.7 to 2.4 times WiB+-Tree, BI-Sort 1.6 to 7 times RaP-Table.",
-     lambda claim, scale: compared("13b", claim, scale)),
-    ("14a On the FPGA, BI-Sort inserts faster than RaP-Table and WiB+-Tree on the CPU with batches above 64 K, and at "
-     "0.4 to 0.6 of BI-Sort's rate there, as its memory is 8.8 times slower.",
-     lambda claim, scale: beside_hardware("14a", claim, scale)),
-    ("14b On the FPGA, BI-Sort probes faster than RaP-Table and WiB+-Tree on the CPU with batches above 64 K.",
-     lambda claim, scale: beside_hardware("14b", claim, scale)),
-]  # fmt: skip
+    note = f"A subwindow of {rows:,} rows. RaP-Table inserts with several threads here, each at partitions of its own."
+    return _figure(number, "threads", "threads", found, note)
 
 
 @functools.cache
@@ -489,255 +497,50 @@ def hardware(rows: int, batches: tuple[int, ...]) -> tuple[dict[str, dict[int, f
     )
 
 
-def beside_hardware(number: str, claim: str, scale: Scale) -> Figure:
-    rows = min(rows_of(scale), 1 << (12 if scale.quick else 18))
+def beside_hardware(number: str, scale: Scale) -> Figure:
+    """Fig. 14a and b."""
+    rows = min(rows_of(scale), 1 << (12 if scale.quick else 16))
     batches = [batch for batch in batches_of(scale) if batch <= rows // 2]
     inserts = number == "14a"
-    measure: Callable[..., float] = rate_of_inserts if inserts else functools.partial(rate_of_probes, equal=True)
-    series = [(f"{name}, CPU", (name, of(rows))) for name, of in STRUCTURES]
-    found = points(series, batches, lambda of, batch: measure(of[0], rows, of[1], batch, scale))
+    turns: Callable[..., Callable[[], float]] = insert_turns if inserts else functools.partial(probe_turns, equal=True)
+    found = points(
+        [(f"{name}, CPU", name) for name in STRUCTURES],
+        batches,
+        lambda name, batch: turns(name, rows, _each_partition(rows), batch, scale),
+    )
     simulated, note = hardware(rows, tuple(batches))
     what = "insert" if inserts else "equi-probe"
     if simulated:
         name = f"{BISORT}, hardware (simulated)"
         found += [{"series": name, "x": batch, "y": simulated[what][batch]} for batch in batches]
-    return _figure(number, f"{what}, CPU and hardware", claim, "batch rows", found, f"{SMALLER}. {note}")
+    return _figure(number, f"{what}, CPU and hardware", "batch rows", found, note, rows)
 
 
-# Fig. 15: manager and workers
-
-
-class Cluster:
-    """A manager with workers whose windows are full of even keys.
-
-    Parameters
-    ----------
-    structure : str
-    workers, window, batch : int
-        Window and batch are rows of each side.
-    matches : float
-        Stored rows that a probe meets, on the mean.
-    form : str
-        Of the result: as of `WindowJoin`.
-    """
-
-    def __init__(self, structure: str, workers: int, window: int, batch: int, matches: float, form: str):
-        self.batch, self.window = batch, window
-        self._rng = np.random.default_rng(window)
-        self._step = (1 << 31) // window  # as many different keys as rows: an equal one matches one row on the mean
-        reach = int(matches) // 2 * self._step
-        schema = pa.schema([("k", pa.int32()), ("s", pa.int64())])
-        share = -(-window // workers)  # one subwindow a worker, as the paper has it
-        index: Index = {
-            RAP: RapTable(partitions=max(share // 64, 1), subwindow_rows=share),
-            WIB: WibTree(subwindow_rows=share),
-            BISORT: BiSort(),
-        }[structure]
-        self.manager = Manager(
-            workers, schema, schema, subwindow_rows=share, max_rows=2 * batch, on=Band("k", "k", -reach, reach),
-            left=Rows(window), right=Rows(window), index=index, form=form, sequence="s" if form == "ranges" else None,
-        )  # fmt: skip
-        self._arrived = 0
-        # In parts, of some 8 M pairs at most.
-        part = min(1 << 16, max((1 << 22) // max(int(matches), 1), 1))
-        for start in range(0, window, part):
-            self.push(min(part, window - start))
-        self.manager.flush()
-
-    def push(self, rows: int) -> int:
-        """Rows of each side, even over the keys; how many results came back."""
-        sides = []
-        for _ in range(2):
-            keys = self._rng.integers(0, self.window, rows, np.int32) * np.int32(self._step)
-            sides.append(pa.table({"k": keys, "s": np.arange(self._arrived, self._arrived + rows)}))
-        self._arrived += rows
-        return sum(map(len, self.manager.push(*sides)))
-
-    def rate(self, seconds: float) -> tuple[float, list[dict[str, int]]]:
-        """Rows/s of both sides, and what each worker did for a batch."""
-        before = self.manager.workers if self.manager.join.stats.engine.get("partitions") else []
-        started, done = time.perf_counter(), 0
-        while time.perf_counter() - started < seconds or done < 2:
-            self.push(self.batch)
-            done += 1
-        self.manager.flush()
-        spent = time.perf_counter() - started
-        after = self.manager.workers if before else []
-        names = ("rows_left", "rows_right", "probes_left", "probes_right", "sent_bytes", "found_bytes")
-        work = [{name: (b[name] - a[name]) // done for name in names} for a, b in zip(before, after, strict=True)]
-        return 2 * self.batch * done / spent, work
-
-    def __enter__(self) -> Cluster:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.manager.close()
-
-
-WORKERS_NOTE = (
-    "Workers are threads of one process with two cores, so that rates fall short of 16 machines; bytes are exact"
-)
-
-
-def cluster_window(scale: Scale, large: bool = False) -> int:
-    """Rows of a side; the paper has 8 M to 1 G."""
-    return (1 << 13 if scale.quick else 1 << 20) << (large and not scale.quick)
-
-
-def _measured(
-    series: str, x: Any, structure: str, workers: int, window: int, batch: int, matches: float, scale: Scale,
-    form: str = "counts",
-) -> dict[str, Any]:  # fmt: skip
-    with Cluster(structure, workers, window, batch, matches, form) as cluster:
-        rate, work = cluster.rate(scale.seconds)
-    total = {name: sum(each[name] for each in work) for name in (work[0] if work else ())}
-    return {"series": series, "x": x, "y": rate / 1e6, "workers": work, **total}
-
-
-def cluster_by_batch(claim: str, scale: Scale) -> Figure:
-    """15a: equi-join, one match a probe."""
-    window = cluster_window(scale)
-    batches = [1 << at for at in ((8, 11) if scale.quick else (10, 13, 16, 19))]
-    found = [_measured(name, batch, name, 16, window, batch, 0, scale) for name, _ in STRUCTURES for batch in batches]
-    return _figure("15a", "equi-join by batch, 16 workers", claim, "batch rows", found, WORKERS_NOTE)
-
-
-def _matches(scale: Scale) -> list[int]:
-    return [1, 16, 64] if scale.quick else [1, 16, 256, 1024, 4096]
-
-
-def cluster_by_matches(claim: str, scale: Scale) -> Figure:
-    """15b: non-equi-join; results as pairs, those of BI-Sort as ranges too."""
-    window, batch = min(cluster_window(scale), 1 << 18), 1 << (9 if scale.quick else 12)
-    series = [(name, name, "pairs") for name, _ in STRUCTURES] + [(f"{BISORT}, ranges", BISORT, "ranges")]
-    found = [
-        _measured(label, matches, name, 16, window, batch, matches, scale, form)
-        for label, name, form in series
-        for matches in _matches(scale)
-        if matches <= 1024  # whose pairs fit the memory
-    ]
-    note = (
-        f"Windows of {window:,} rows, batches of {batch:,}; the mirror of ranges works in the manager's own thread. "
-        f"{WORKERS_NOTE}"
-    )
-    return _figure("15b", "non-equi-join by matches, 16 workers", claim, "matches", found, note)
-
-
-def cluster_receiving(claim: str, scale: Scale) -> Figure:
-    """15c: the share of bytes that are results."""
-    by_matches = cluster_by_matches("", scale)
-    found = [
-        {**point, "y": 100 * point["found_bytes"] / (point["found_bytes"] + point["sent_bytes"])}
-        for point in by_matches.points
-    ]
-    figure = _figure(
-        "15c",
-        "share of bytes that are results",
-        claim,
-        "matches",
-        found,
-        ("Bytes, which are exact, in place of time on a network: a pair is two numbers of 8 bytes, a range four"),
-    )
-    return dataclasses.replace(figure, y="% of bytes sent", log_y=False)
-
-
-def cluster_by_workers(claim: str, scale: Scale) -> Figure:
-    """15d: a large window, two selectivities."""
-    window, batch = cluster_window(scale, large=True), 1 << (9 if scale.quick else 14)
-    workers = (2, 8) if scale.quick else (2, 4, 8, 16)
-    found = [
-        _measured(f"{name}, S={matches}", count, name, count, window, batch, matches, scale)
-        for name, _ in STRUCTURES for matches in (1, 64) for count in workers
-    ]  # fmt: skip
-    first, last = (next(p for p in found if p["x"] == count) for count in (workers[0], workers[-1]))
-    note = (
-        f"To the workers go {first['sent_bytes']:,} bytes a batch with {workers[0]} and {last['sent_bytes']:,} with "
-        f"{workers[-1]}: every probe to each. A worker stores "
-        f"{max(w['stored'] for w in _shares(last)):.0%} of the rows at most. {WORKERS_NOTE}"
-    )
-    return _figure("15d", "non-equi-join by workers", claim, "workers", found, note)
-
-
-def _shares(point: dict[str, Any]) -> list[dict[str, float]]:
-    """Of each worker, its share of the rows stored."""
-    rows = [work["rows_left"] + work["rows_right"] for work in point["workers"]]
-    return [{"stored": each / max(sum(rows), 1)} for each in rows]
-
-
-def cluster_beside_others(claim: str, scale: Scale, *, large: bool = False) -> Figure:
-    """15e and f: SplitJoin and handshake join beside it, which compare each row with the whole window."""
-    window = cluster_window(scale, large=large)
-    batch = 1 << (9 if scale.quick else 13)
-    found = [
-        _measured(name, matches, name, 16, window, batch, matches, scale)
-        for name, _ in STRUCTURES
-        for matches in _matches(scale)
-    ]
-    rng = np.random.default_rng(window)
-    shape: dict[str, Any] = {"left": Rows(window), "right": Rows(window), "form": "counts"}
-    with WindowJoin(on=Band("k", "k", -1, 1), engine=SplitJoin(cores=16), index="nested_loop", **shape) as join:
-        join.process(*(pa.table({"k": rng.integers(0, 1 << 31, window, np.int32)}) for _ in range(2)))
-        rows = max((1 << 24) // window, 16)
-        started, done = time.perf_counter(), 0
-        while time.perf_counter() - started < scale.seconds:
-            join.process(*(pa.table({"k": rng.integers(0, 1 << 31, rows, np.int32)}) for _ in range(2)))
-            done += 2 * rows
-        found.append({"series": "SplitJoin", "x": 1, "y": done / (time.perf_counter() - started) / 1e6})
-    least = min(window, 1 << 15)  # its windows are filled by joining
-    more = 256
-    columns = [rng.integers(0, 1 << 30, least + more), rng.uniform(0, 1, least + more)] * 2
-    try:
-        _, seconds = handshake(*columns, window=least, cores=16, warm=least)
-        # Each row is compared with the whole window: the rate goes by its rows.
-        found.append({"series": "Handshake join", "x": 1, "y": 2 * more / seconds * least / window / 1e6})
-    except Unavailable:
-        pass
-    fast = max(p["y"] for p in found if p["series"] == BISORT)
-    slow = [f"{p['series']} {fast / p['y']:,.0f}" for p in found if p["series"] in ("SplitJoin", "Handshake join")]
-    note = (
-        f"BI-Sort at its best is faster by: {', '.join(slow)}. Nested loops do not depend on matches; handshake join "
-        f"is measured on {least:,} rows and its rate carried over. {WORKERS_NOTE}"
-    )
-    number = "15f" if large else "15e"
-    return _figure(number, f"beside others, windows of {window:,} rows", claim, "matches", found, note)
-
-
-CLUSTER: list[tuple[str, Callable[[str, Scale], Figure]]] = [
-    ("15a BI-Sort is the fastest, up to 28.9 M rows/s; RaP-Table is 1.5 times WiB+-Tree above batches of 64 K.",
-     cluster_by_batch),
-    ("15b RaP-Table and WiB+-Tree are slower with more matches, and alike, as sending takes 60 % of the time.",
-     cluster_by_matches),
-    ("15c Receiving results takes more than 90 % of the time of RaP-Table and WiB+-Tree above 1 K matches.",
-     cluster_receiving),
-    ("15d More workers are not always faster, as communication dominates; BI-Sort gives 10 M rows/s.",
-     cluster_by_workers),
-    ("15e BI-Sort is over 1000 times handshake join and SplitJoin at windows of 8 M rows and 16 workers.",
-     cluster_beside_others),
-    ("15f At windows of 128 M rows it is 5000 times.",
-     lambda claim, scale: cluster_beside_others(claim, scale, large=True)),
-]  # fmt: skip
-
-
-def _named(claim: str, make: Callable[[str, Scale], Figure]) -> Callable[[Scale], Figure]:
-    number, _, text = claim.partition(" ")
-
+def _named(number: str, make: Callable[[str, Scale], Figure]) -> Callable[[Scale], Figure]:
     def run(scale: Scale) -> Figure:
-        return make(text, scale)
+        return make(number, scale)
 
     run.__name__ = f"fig_{number}"
     return run
 
 
-def fig_11f(scale: Scale) -> Figure:
-    """See `wib_tree_against_btree`."""
-    return wib_tree_against_btree(scale)
+def _of(make: Callable[..., Figure], structure: str, **options: Any) -> Callable[[str, Scale], Figure]:
+    return lambda number, scale: make(structure, number, scale, **options)
 
 
-def fig_threads(scale: Scale) -> Figure:
-    """See `by_threads`."""
-    return by_threads(scale)
+_MADE: dict[str, Callable[[str, Scale], Figure]] = {}
+for _at, _structure in (("10", RAP), ("11", WIB), ("12", BISORT)):
+    _MADE |= {
+        f"{_at}a": _of(inserts_by_partitions, _structure),
+        f"{_at}b": _of(inserts_by_size, _structure),
+        f"{_at}c": _of(equal_probes_by_batch, _structure),
+        f"{_at}d": _of(probes_by_matches, _structure, equal=True),
+        f"{_at}e": _of(probes_by_matches, _structure, equal=False),
+        f"{_at}f": {"10": errors, "11": wib_tree_against_btree, "12": by_buffer}[_at],
+    }
+_MADE |= {
+    "13a": compared_inserts, "13b": compared_probes, "14a": beside_hardware, "14b": beside_hardware,
+    **panjoin_cluster.MADE, "threads": by_threads,
+}  # fmt: skip
 
-
-FIGURES: list[Callable[[Scale], Figure]] = [
-    *(_named(*given) for given in CLAIMS), fig_11f, *(_named(*given) for given in CLUSTER), fig_threads,
-]  # fmt: skip
+FIGURES: list[Callable[[Scale], Figure]] = [_named(number, make) for number, make in _MADE.items()]

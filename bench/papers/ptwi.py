@@ -18,7 +18,7 @@ import numpy as np
 
 from bench.contenders.contender import Unavailable
 from bench.linear_road import SEGMENTS, VEHICLES, distinct_keys, road_key
-from bench.papers.figure import Figure, Finding, Scale, in_turns, median_rate, ratios
+from bench.papers.figure import Figure, Finding, Scale, in_turns, ratios
 from muntin.host.index import BPlusTree, BurstTrie, CsbTree, Index, Judy, RadixTree, Slices, TimeKeyed
 from muntin.host.join.range_index import open_window_index
 from muntin.host.native import INDEXES as CORE_INDEXES
@@ -28,6 +28,7 @@ _SOURCE = Path(__file__).parents[1] / "cpp" / "ordered_maps.cpp"
 _BUILD = Path(__file__).parents[2] / "build" / "bench"
 _ABSL = ("-DWITH_ABSL", "-labsl_throw_delegate", "-labsl_raw_logging_internal")
 _EXPRESSWAYS = 16
+TURNS = 5
 _ONE_SLICE = 1 << 60  # all rows in one index, as the paper measures them
 
 INDEXES: dict[str, Index] = {
@@ -144,8 +145,8 @@ def _contenders() -> dict[str, Callable[[], Any]]:
 
 def _sizes(scale: Scale) -> list[int]:
     if scale.quick:
-        return [62_500, 125_000, 250_000]
-    return [500_000 << power for power in range(6)]
+        return [10_000, 20_000]
+    return [500_000 << power for power in range(6 - scale.smaller)]
 
 
 def _keys(keys: str, count: int) -> np.ndarray:
@@ -185,18 +186,24 @@ def _grown(keys: str, scale: Scale) -> list[dict[str, Any]]:
     before = 0
     for size in sizes:
         step, before = column[before:size], size
-        asked = rng.choice(column[:size], 50_000)
+        asked = rng.choice(column[:size], 50_000 if not scale.quick else 2_000)
         ranges = _ranges(keys, rng, scale)
         sums = set()
         searches: dict[tuple[str, str], Callable[[], float]] = {}
+        pieces = {name: iter(np.array_split(step, TURNS)) for name in held}
+
+        def insert(name: str) -> float:
+            piece = next(pieces[name])  # noqa: B023
+            return 1e9 * _seconds(partial(held[name].insert, np.ascontiguousarray(piece))) / len(piece)
+
+        def find(name: str) -> float:
+            return 1e9 * _seconds(partial(held[name].find, asked)) / len(asked)  # noqa: B023
+
+        inserted = in_turns({name: partial(insert, name) for name in held}, TURNS)
+        retrieved = in_turns({name: partial(find, name) for name in held}, TURNS)
         for name, index in held.items():
-            point = {
-                "series": name,
-                "x": size,
-                "insert": 1e9 * _seconds(partial(index.insert, step)) / len(step),
-                "find": 1e9 / len(asked) * median_rate(partial(_seconds, partial(index.find, asked)), 3),
-                "bytes": index.bytes / size,
-            }
+            point = {"series": name, "x": size, "insert": inserted[name], "find": retrieved[name]}
+            point["bytes"] = [index.bytes / size]
             for way in index.ways:
 
                 def search(index: Any = index, way: str = way) -> None:
@@ -204,7 +211,7 @@ def _grown(keys: str, scale: Scale) -> list[dict[str, Any]]:
 
                 searches[name, way] = partial(_seconds, search)
             points.append(point)
-        found = in_turns(searches, 5)
+        found = in_turns(searches, TURNS)
         for point in points[-len(held) :]:
             point["range"] = {
                 way: [1e3 * seconds / len(ranges) for seconds in turns]
@@ -219,7 +226,10 @@ def _grown(keys: str, scale: Scale) -> list[dict[str, Any]]:
 def _figure(
     number: str, title: str, claim: str, keys: str, scale: Scale, what: str, unit: str, **options: Any
 ) -> Figure:
-    points = [{"series": point["series"], "x": point["x"], "y": point[what]} for point in _grown(keys, scale)]
+    points = [
+        {"series": point["series"], "x": point["x"], "y": statistics.median(point[what]), "turns": point[what]}
+        for point in _grown(keys, scale)
+    ]
     if what == "bytes":
         points += [{"series": "flat array", "x": size, "y": 8.0} for size in _sizes(scale)]
     note = "; ".join(f"{point['series']} {point['y']:.3g}" for point in points if point["x"] == _sizes(scale)[-1])
@@ -233,7 +243,7 @@ def _range_figure(
     number: str, claim: str, keys: str, scale: Scale, findings: Callable[[dict[str, Any]], list[Finding]]
 ) -> Figure:
     points = [
-        {"series": f"{point['series']}, {way}", "x": point["x"], "y": statistics.median(turns)}
+        {"series": f"{point['series']}, {way}", "x": point["x"], "y": statistics.median(turns), "turns": turns}
         for point in _grown(keys, scale)
         for way, turns in point["range"].items()
     ]
@@ -339,40 +349,42 @@ def fig_12(scale: Scale) -> Figure:
 
 def fig_13(scale: Scale) -> Figure:
     """Incremental deletion vs. PTWI."""
-    points: list[dict[str, Any]] = []
-    sizes = _sizes(scale)[:-1] if not scale.quick else _sizes(scale)
+    sizes = _sizes(scale)[:-1]
     column = _keys("Linear Road", sizes[-1])
+    contenders: dict[tuple[str, int], Callable[[], tuple[float, float]]] = {}
+
+    def drop(size: int, kind: TimeKeyed | Slices) -> tuple[float, float]:
+        """Of the drop of all rows the time of the call, and that of all threads, in ms."""
+        window = open_window_index(kind, span=300, key_type="uint32")
+        window.insert(column[:size], np.sort(np.random.default_rng(3).integers(0, 60, size)))
+        start, own = time.process_time(), time.thread_time()
+        window.expire(60)
+        call = time.thread_time() - own
+        while window.figures().get("slices_waiting"):
+            time.sleep(1e-3)
+        return 1e3 * call, 1e3 * (time.process_time() - start)
+
+    def erase(size: int, make: Callable[[], _Peer]) -> tuple[float, float]:
+        peer = make()
+        peer.insert(column[:size])
+        spent = 1e3 * _seconds(partial(peer.erase, column[:size]))
+        return spent, spent
+
     for size in sizes:
-        keys, times = column[:size], np.sort(np.random.default_rng(3).integers(0, 60, size))
         for name, index in INDEXES.items():
-            for way, kind in (("incremental", TimeKeyed(of=index)), ("PTWI", Slices(of=index, stride=60))):
-                window = open_window_index(kind, span=300, key_type="uint32")
-                window.insert(keys, times)
-                start, own = time.process_time(), time.thread_time()
-                window.expire(60)
-                call = time.thread_time() - own
-                if way == "incremental":
-                    points.append({"series": f"{name}, incremental", "x": size, "y": 1e3 * call})
-                    continue
-                while window.figures()["slices_waiting"]:
-                    time.sleep(1e-3)
-                whole = time.process_time() - start
-                points.append({"series": f"{name}, PTWI, in the background", "x": size, "y": 1e3 * whole})
-                points.append({"series": f"{name}, PTWI, the call", "x": size, "y": 1e3 * call})
+            contenders[f"{name}, incremental", size] = partial(drop, size, TimeKeyed(of=index))
+            contenders[f"{name}, PTWI", size] = partial(drop, size, Slices(of=index, stride=60))
         for name, make in _peers()[0].items():
-            peer = make()
-            peer.insert(keys)
-            points.append({"series": f"{name}, key by key", "x": size, "y": 1e3 * _seconds(lambda: peer.erase(keys))})  # noqa: B023
-    last = {point["series"]: point["y"] for point in points if point["x"] == sizes[-1]}
-    ratios = "; ".join(
-        f"{name} {last[f'{name}, incremental'] / last[f'{name}, PTWI, in the background']:.2g} times"
-        for name in INDEXES
-    )
-    note = f"incremental deletion takes longer than the drop: {ratios} at {sizes[-1]:,} rows. {_left_out()}"
+            contenders[f"{name}, key by key", size] = partial(erase, size, make)
+    points = []
+    for (name, size), turns in in_turns(contenders, 3).items():
+        parts = {name: -1} if not name.endswith("PTWI") else {f"{name}, in the background": 1, f"{name}, the call": 0}
+        for series, part in parts.items():
+            values = [max(turn[part], 1e-3) for turn in turns]
+            points.append({"series": series, "x": size, "y": statistics.median(values), "turns": values})
     return Figure(
-        PAPER, "13", "incremental deletion against the drop of a slice",
-        "to drop a slice takes a small part of incremental deletion; Judy's takes longer than a B-tree's",
-        "rows deleted", "ms of CPU time", points, log_x=True, log_y=True, note=note,
+        PAPER, "13", "incremental deletion against the drop of a slice", "", "rows deleted", "ms of CPU time", points,
+        log_x=True, log_y=True, note=_left_out(),
     )  # fmt: skip
 
 

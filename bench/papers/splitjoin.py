@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import ctypes
 import math
+import statistics
 import time
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -19,7 +21,7 @@ import pyarrow as pa
 
 from bench.contenders.contender import Unavailable
 from bench.contenders.cpp_library import compiled
-from bench.papers.figure import Figure, Scale, median_rate
+from bench.papers.figure import Figure, Scale, in_turns, measured
 from muntin.host.engines import Inner, Outer, SplitJoin
 from muntin.host.join import WindowJoin
 from muntin.host.native import _core
@@ -30,9 +32,10 @@ PAPER = "SplitJoin"
 REACH, KEYS = 10, 10_000
 ON = AllOf(Band("x", "a", -REACH, REACH), Band("y", "b", -REACH, REACH))
 CORES = (1, 2, 4, 8)
+TURNS = 3
 TICKS = 1_000_000  # a second
 _STAGES = {"distribution": "dis", "execution": "exe", "gathering": "gathering", "end_to_end": "ete", "visiting": "vis"}
-_HANDSHAKE_ROWS = 1 << 15  # its windows are filled by joining: longer ones take too long
+_HANDSHAKE_ROWS = 1 << 13  # its windows are filled by joining: longer ones take too long
 _BOARD_CORES, _BOARD_MHZ, _BOARD_ROWS = 8, 208.3, 8192
 """The gateware on an ECP5-85 -8, one comparison a cycle in each core (docs/splitjoin.md, routed 2026-11-23)."""
 
@@ -74,7 +77,7 @@ def _rate(
         join.process(pa.table(left), rows(0))
         join.process(None, rows(batch))
         start, done = time.perf_counter(), 0
-        while (spent := time.perf_counter() - start) < scale.seconds:
+        while (spent := time.perf_counter() - start) < scale.seconds / TURNS or not done:
             join.process(None, rows(batch))
             done += batch
         return done / spent
@@ -110,7 +113,7 @@ def _handshake_rate(window: int, cores: int, scale: Scale) -> float:
     """Rows/s of both streams against full count windows."""
     rng = np.random.default_rng(window)
     # As many rows as may take the time, at a guess of a billion comparisons a second; windows are filled before.
-    more = max(int(scale.seconds * 1e9 / window / 2), 256)
+    more = max(int(scale.seconds / TURNS * 1e9 / window / 2), 256)
     columns = [column for names in ("xy", "ab") for column in _table(window + more, names, rng).values()]
     _, seconds = handshake(*columns, window=window, cores=cores, warm=window)
     return 2 * more / seconds
@@ -123,7 +126,7 @@ def _sustained(seconds: float, engine: SplitJoin, scale: Scale) -> tuple[float, 
     """
     window = 1 << 13
     rate = 0.0
-    for _ in range(3):
+    for _ in range(2):
         most = _rate(window, engine, scale, seconds_of_window=seconds) / 2
         rate = math.sqrt(most * window / seconds)
         window = max(int(rate * seconds), 64)
@@ -142,52 +145,81 @@ def _beyond(scale: Scale) -> str:
     )
 
 
+def _k_rate(*given: Any, **options: Any) -> float:
+    """`_rate` in k rows/s."""
+    return _rate(*given, **options) / 1e3
+
+
+def _k_sustained(*given: Any) -> float:
+    """`_sustained` in k rows/s."""
+    return _sustained(*given)[0] / 1e3
+
+
+def _k_peer(*given: Any) -> float:
+    """`_handshake_rate` in k rows/s."""
+    return _handshake_rate(*given) / 1e3
+
+
+def _cores(scale: Scale) -> tuple[int, ...]:
+    return CORES[:2] if scale.quick else CORES
+
+
 def fig_12(scale: Scale) -> Figure:
-    """Throughput over join cores, time windows."""
-    points = []
-    for cores in CORES:
-        for name, seconds in _windows(scale).items():
-            rate, window = _sustained(seconds, SplitJoin(cores=cores), scale)
-            points.append({"series": name, "x": cores, "y": rate / 1e3, "window": window})
+    """Throughput over join cores, time windows; handshake join beside it."""
+    contenders: dict[tuple[str, Any], Callable[[], float]] = {}
+    minutes = list(_windows(scale).items())
+    for name, seconds in minutes:
+        for cores in _cores(scale):
+            engine = SplitJoin(cores=cores)
+            contenders[name, cores] = partial(_k_sustained, seconds, engine, scale)
+    missing = ""
+    name, seconds = minutes[-1]
+    try:
+        _handshake_rate(64, 1, scale)
+    except Unavailable as reason:
+        missing = f" Without low-latency handshake join: {str(reason).splitlines()[0]}"
+    else:
+        for cores in _cores(scale):
+
+            def peer(cores: int = cores, seconds: float = seconds) -> float:
+                # Rates go by one over the rows of a window, so that at the rate r the window has r x seconds rows.
+                return math.sqrt(_handshake_rate(_HANDSHAKE_ROWS, cores, scale) / 2 * _HANDSHAKE_ROWS / seconds) / 1e3
+
+            contenders[f"{name}, handshake join", cores] = peer
     return Figure(
-        PAPER, "12", "throughput with time windows",
-        "rises with the cores up to 28, where a 15 min window sustains 4,400 rows/s, up to 60 % above handshake join.",
-        "join cores", "k rows/s of each stream", points, log_x=True,
-        note=_beyond(scale) + " Low-latency handshake join is in figure 16. Event times are made, not read "
-        "from a clock.",
+        PAPER, "12", "throughput with time windows", "", "join cores", "k rows/s of each stream",
+        measured(contenders, TURNS), log_x=True,
+        note=f"{_beyond(scale)} Handshake join is measured at {_HANDSHAKE_ROWS:,} rows, and what it sustains derived "
+        f"from that.{missing} Event times are made, not read from a clock.",
     )  # fmt: skip
 
 
 def fig_16(scale: Scale) -> Figure:
     """Throughput over join cores, count windows; the gateware beside it."""
-    logs = (12, 13, 15) if scale.quick else (13, 15, 17, 19, 21)
-    points: list[dict[str, Any]] = []
+    logs = (10, 12) if scale.quick else (11, 13, 15, 17)
+    contenders: dict[tuple[str, Any], Callable[[], float]] = {}
     missing = ""
+    try:
+        _handshake_rate(64, 1, scale)
+    except Unavailable as reason:
+        missing = f" Without low-latency handshake join: {str(reason).splitlines()[0]}"
     for log in logs:
-        for cores in CORES:
-            rate = median_rate(partial(_rate, 1 << log, SplitJoin(cores=cores), scale), 3)
-            points.append({"series": f"2^{log}", "x": cores, "y": rate / 1e3})
-        if 1 << log <= _HANDSHAKE_ROWS:
-            try:
-                for cores in CORES:
-                    rate = median_rate(partial(_handshake_rate, 1 << log, cores, scale), 3)
-                    points.append({"series": f"2^{log}, handshake", "x": cores, "y": rate / 1e3})
-            except Unavailable as reason:
-                missing = f" Without low-latency handshake join: {reason}"
+        for cores in _cores(scale):
+            engine = SplitJoin(cores=cores)
+            contenders[f"2^{log}", cores] = partial(_k_rate, 1 << log, engine, scale)
+            if 1 << log <= _HANDSHAKE_ROWS and not missing:
+                contenders[f"2^{log}, handshake join", cores] = partial(_k_peer, 1 << log, cores, scale)
+    points = measured(contenders, TURNS)
+    for log in logs:
         if 1 << log <= _BOARD_ROWS:
             # Both regions of a core compare at the same time: 2 J rows' comparisons a cycle, busy by simulation.
             y = 2 * _BOARD_CORES / (1 << log) * _BOARD_MHZ * 1e3
             points.append({"series": f"2^{log}, gateware (simulated)", "x": _BOARD_CORES, "y": y})
-    steps = _rate(1 << logs[-1], "steps", scale) / 1e3
     return Figure(
-        PAPER, "16", "throughput with count windows",
-        "28 cores take 5,200 rows/s at 2^21; doubling the window lowers the rate, more cores raise it.",
-        "join cores", "k rows/s", points, log_x=True, log_y=True,
-        note=_beyond(scale) + f" engine='steps' with an index takes {steps:,.0f} k rows/s at 2^{logs[-1]}.\n\n"
-        f"Gateware: cycles from simulation (comparators busy 0.99 and more), times the {_BOARD_MHZ} MHz that "
-        f"{_BOARD_CORES} cores were routed at; no board was run. Handshake: low-latency handshake join, a "
-        "peer in C++, asks both parts "
-        f"of the condition in one pass, and counts pairs; to 2^15, as its windows are filled by joining.{missing}",
+        PAPER, "16", "throughput with count windows", "", "join cores", "k rows/s", points, log_x=True, log_y=True,
+        note=f"{_beyond(scale)} Gateware: cycles from simulation, times the {_BOARD_MHZ} MHz that {_BOARD_CORES} cores "
+        "were routed at; no board was run. Handshake join, a peer in C++, asks both parts of the condition in one "
+        f"pass, and counts pairs; to 2^13, as its windows are filled by joining.{missing}",
     )  # fmt: skip
 
 
@@ -212,69 +244,78 @@ def _stages(window: int, cores: int, timed_window: bool, scale: Scale) -> dict[s
     none = part(np.empty(0, np.int32), 0, 0)
     engine.step(part(keys, 0, 0), none, probing=False)
     start, first = time.perf_counter(), 0
-    while time.perf_counter() - start < scale.seconds or not first:
+    while time.perf_counter() - start < scale.seconds / TURNS or not first:
         engine.step(none, part(rng.integers(1, KEYS + 1, 32, np.int32), first, window), whole=True)
         first += 32
     figures: dict[str, Any] = engine.figures(0)
     return {stage: figures[f"{stage}_us"] for stage in _STAGES}
 
 
-def _latency(number: str, title: str, claim: str, window: int, timed_window: bool, scale: Scale) -> Figure:
-    points = [
-        {"series": _STAGES[stage], "x": cores, "y": value}
-        for cores in CORES
-        for stage, value in _stages(window, cores, timed_window, scale).items()
-    ]
+def _latency(number: str, title: str, window: int, timed_window: bool, scale: Scale) -> Figure:
+    found: dict[Any, Any] = in_turns(
+        {cores: partial(_stages, window, cores, timed_window, scale) for cores in _cores(scale)},
+        TURNS,
+    )
+    points = []
+    for cores, turns in found.items():
+        for stage, name in _STAGES.items():
+            values = [of[stage] for of in turns]
+            points.append({"series": name, "x": cores, "y": statistics.median(values), "turns": values})
     return Figure(
-        PAPER, number, title, claim, "join cores", "us", points, log_x=True, log_y=True,
+        PAPER, number, title, "", "join cores", "us", points, log_x=True, log_y=True,
         note=f"{window:,} rows a window, 32 rows given at a time. dis: until a core takes a row, its queues included; "
         "exe: in the core; gathering: from the last core's end to the root; vis: from the later row to the pair. "
         + _beyond(scale),
     )  # fmt: skip
 
 
+def _visiting(window: int, cores: int, scale: Scale) -> float:
+    """Mean latency of a visit in ms, of a time window."""
+    return _stages(window, cores, True, scale)["visiting"] / 1e3
+
+
 def fig_13(scale: Scale) -> Figure:
     """Visiting latency over join cores, time windows."""
-    points = []
+    contenders: dict[tuple[str, Any], Callable[[], float]] = {}
     for name, share in (("5", 1), ("10", 2), ("15", 3)):
-        window = share * ((1 << 12) if scale.quick else (1 << 18))
-        for cores in CORES:
-            y = _stages(window, cores, True, scale)["visiting"] / 1e3
-            points.append({"series": f"{window:,} rows ({name} parts)", "x": cores, "y": y})
+        window = share * ((1 << 11) if scale.quick else (1 << 17 - scale.smaller))
+        for cores in _cores(scale):
+            contenders[f"{window:,} rows ({name} parts)", cores] = partial(_visiting, window, cores, scale)
     return Figure(
-        PAPER, "13", "visiting latency with time windows",
-        "grows with log k only: 8.1 ms at 28 cores and 15 min, 3.3 times less than low-latency handshake join.",
-        "join cores", "ms", points, log_x=True,
-        note="windows in the ratio of the paper's 5, 10 and 15 minutes. " + _beyond(scale),
+        PAPER, "13", "visiting latency with time windows", "", "join cores", "ms", measured(contenders, TURNS),
+        log_x=True,
+        note=f"Windows in the ratio of the paper's 5, 10 and 15 minutes. {_beyond(scale)} The peer of handshake join "
+        "tells no latency.",
     )  # fmt: skip
+
+
+def _timed_rows(scale: Scale) -> int:
+    return 1 << (12 if scale.quick else 18 - scale.smaller)
 
 
 def fig_15(scale: Scale) -> Figure:
     """Latency of the pipeline's stages, time windows."""
-    claim = "execution shrinks with the cores; gathering, where mergers wait for punctuation, is the largest part."
-    return _latency("15", "stages, time window", claim, 1 << (14 if scale.quick else 19), True, scale)
+    return _latency("15", "stages, time window", _timed_rows(scale), True, scale)
 
 
 def fig_18(scale: Scale) -> Figure:
     """Latency of the pipeline's stages, count windows."""
-    claim = "scales as with time windows, visiting latency 2.5 times lower at 28 cores."
-    return _latency("18", "stages, count window", claim, 1 << (14 if scale.quick else 19), False, scale)
+    return _latency("18", "stages, count window", _timed_rows(scale), False, scale)
 
 
 def fig_17(scale: Scale) -> Figure:
     """Throughput over selectivity."""
-    window = 1 << (12 if scale.quick else 15)
-    points = []
+    window, band = 1 << (11 if scale.quick else 15), Band("x", "a", -REACH, REACH)
+    contenders: dict[tuple[str, Any], Callable[[], float]] = {}
     for keys in (10_000, 3_000, 1_000, 300, 100):
         # The engine alone: the band on x, of which a share of the keys matches.
-        share = min((2 * REACH + 1) / keys, 1.0)
-        band = Band("x", "a", -REACH, REACH)
-        rate = median_rate(partial(_rate, window, SplitJoin(cores=4), scale, on=band, keys=keys), 3)
-        points.append({"series": f"window of {window:,} rows", "x": share, "y": rate / 1e3})
+        share = round((2 * REACH + 1) / keys, 4)
+        contenders[f"window of {window:,} rows", share] = partial(
+            _k_rate, window, SplitJoin(cores=4), scale, on=band, keys=keys
+        )
     return Figure(
-        PAPER, "17", "throughput over match probability",
-        "robust to changes of selectivity up to windows of 28 x 2^15.",
-        "share of pairs that match", "k rows/s", points, log_x=True, log_y=True,
+        PAPER, "17", "throughput over match probability", "", "share of pairs that match", "k rows/s",
+        measured(contenders, TURNS), log_x=True, log_y=True,
         note="4 join cores, the band on x alone. Pairs are handed to the caller as arrays: at a share of 0.2 each row "
         f"has {0.2 * window:,.0f}.",
     )  # fmt: skip
@@ -282,19 +323,19 @@ def fig_17(scale: Scale) -> Figure:
 
 def fig_19(scale: Scale) -> Figure:
     """Throughput over the interval of punctuation, inner order."""
-    points: list[dict[str, Any]] = []
     cores = 4
-    for log in (10, 12) if scale.quick else (12, 13, 14, 15):
-        for every in range(0, log + 1, 2 if scale.quick else 1):
-            rate = _rate(cores << log, SplitJoin(cores=cores), scale, order=Inner(every=1 << every))
-            points.append({"series": f"sub-windows of 2^{log}", "x": 1 << every, "y": rate / 1e3})
-    fall = points[-1]["y"] / next(p["y"] for p in reversed(points) if p["x"] == 1)
+    contenders: dict[tuple[str, Any], Callable[[], float]] = {}
+    for log in (9, 11) if scale.quick else (12, 13, 14, 15):
+        for every in range(1, log + 1, 2):
+            order = Inner(every=1 << every)
+            contenders[f"sub-windows of 2^{log}", 1 << every] = partial(
+                _k_rate, cores << log, SplitJoin(cores=cores), scale, order=order
+            )
     return Figure(
-        PAPER, "19", "throughput over the precision of order",
-        "no effect while punctuations are few against the sub-window, from 2^10 down to 2^1 the rate falls.",
-        "comparisons between punctuations", "k rows/s", points, log_x=True, log_y=True,
-        note=f"{cores} join cores. From the greatest interval to 1 the rate falls {fall:,.0f} times, earlier than in "
-        "the paper: comparisons are of many rows at a time here, and a punctuation crosses threads one by one.",
+        PAPER, "19", "throughput over the precision of order", "", "comparisons between punctuations", "k rows/s",
+        measured(contenders, TURNS), log_x=True, log_y=True,
+        note=f"{cores} join cores. Comparisons are of many rows at a time here, and a punctuation crosses threads one "
+        "by one.",
     )  # fmt: skip
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from bench.papers import panjoin, spo_join
+from bench.papers import panjoin_cluster, spo_elements, spo_join
 from bench.papers.clusters import Elements, Manager
 from bench.papers.figure import Scale
 from muntin import AllOf, Band, Compare, Rows, WindowJoin
@@ -78,19 +78,24 @@ def test_elements_join_as_one_window(in_step: str, elements: int, seed: int) -> 
 
 def test_a_manager_sends_probes_to_all_workers_and_rows_to_one() -> None:
     window, batch, workers = 1024, 256, 4
-    for structure in (panjoin.BISORT, panjoin.RAP):
-        point = panjoin._measured("", 0, structure, workers, window, batch, 1, SCALE)
-        assert point["probes_left"] == point["probes_right"] == workers * batch
-        assert point["rows_left"] + point["rows_right"] == 2 * batch
+    for structure in panjoin_cluster.STRUCTURES:
+        cluster = panjoin_cluster.Cluster(structure, workers, window, 1, panjoin_cluster.form_of(structure))
+        _, found, work = cluster.probe(batch, 0)
+        total = {name: sum(each[name] for each in work) for name in work[0]}
+        assert total["probes_right"] == workers * batch
+        assert total["probes_left"] == total["rows_left"] == 0
+        assert total["rows_right"] == batch
         # Of four bytes of key and two numbers each; a worker that stores a row probes for it as well.
-        assert point["sent_bytes"] == 2 * workers * batch * 20
+        assert total["sent_bytes"] == workers * batch * 20
+        assert found > 0
+        cluster.manager.close()
 
 
 def test_elements_find_every_pair_and_no_expired_one() -> None:
-    run = spo_join.FullElements(3, 30, "replaced", form="pairs", more=10)
-    right, total = spo_join._right(run, 2)
+    run = spo_elements.FullElements(3, 30, "replaced", form="pairs", more=10)
+    right, total = spo_elements._right(run, 2)
     assert right == total == 64
-    assert spo_join._expired(run)[0] > 0
+    assert spo_elements._expired(run)[0] > 0
     run.join.close()
 
 

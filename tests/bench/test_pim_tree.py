@@ -4,15 +4,15 @@ import numpy as np
 import pytest
 
 from bench.contenders.contender import Unavailable
-from bench.papers import pim_tree
+from bench.papers import pim_runs, pim_steps, pim_tree
 from bench.papers.figure import Scale
 
 WINDOW = 4096
 
 
-@pytest.mark.parametrize("keys", [pim_tree.uniform, pim_tree.gaussian, pim_tree.gamma(3, 3), pim_tree.gamma(1, 5)])
+@pytest.mark.parametrize("keys", [pim_runs.uniform, pim_runs.gaussian, pim_runs.gamma(3, 3), pim_runs.gamma(1, 5)])
 def test_a_row_has_two_matches_on_average(keys):
-    band = pim_tree.band_for(keys, WINDOW, 2)
+    band = pim_runs.band_for(keys, WINDOW, 2)
     rng = np.random.default_rng(3)
     stored, probing = (np.sort(keys(rng, 40 * WINDOW).astype(np.int64)) for _ in range(2))
     near = np.searchsorted(stored, probing + band, "right") - np.searchsorted(stored, probing - band, "left")
@@ -20,7 +20,7 @@ def test_a_row_has_two_matches_on_average(keys):
 
 
 def test_the_windows_are_full_and_merged_when_a_rate_is_taken():
-    run = pim_tree.Run(pim_tree.both(WINDOW), **pim_tree.PIM)
+    run = pim_runs.Run(pim_runs.both(WINDOW), **pim_runs.PIM)
     run.block()
     assert len(run.rates) == 1
     assert run.core.rows(0) >= WINDOW
@@ -38,7 +38,7 @@ def test_a_figure_has_a_point_for_each_series_and_place(monkeypatch):
 
 def test_the_join_over_a_concurrent_map_finds_every_pair_once(seed):
     try:
-        join = pim_tree.ConcurrentMap(100, threads=3, block_rows=64, band=1 << 24)
+        join = pim_runs.ConcurrentMap(100, threads=3, block_rows=64, band=1 << 24)
     except Unavailable as reason:
         pytest.skip(str(reason).splitlines()[0])
     rng = np.random.default_rng(seed)
@@ -46,7 +46,7 @@ def test_the_join_over_a_concurrent_map_finds_every_pair_once(seed):
     for number in range(12):
         left = rng.random(150) < 0.4
         before = [first[1] + np.cumsum(~left)[left], first[0] + np.cumsum(left)[~left]]
-        keys = [pim_tree.uniform(rng, len(opposite)) for opposite in before]
+        keys = [pim_runs.uniform(rng, len(opposite)) for opposite in before]
         every = [np.append(stored, own) for stored, own in zip(every, keys, strict=True)]
         found, expected = join.step(keys, before), 0
         for side in range(2):
@@ -64,14 +64,14 @@ def test_the_cost_model_is_fitted():
     asked = [(name, window) for window in (1 << 12, 1 << 16, 1 << 20) for name in ("B+-Tree", "B-chain", "IM-Tree")]
     asked += [("PIM-Tree", 1 << 20), ("round robin", 1 << 14)]
     costs = np.array([100, 30, 5, 20, 40, 10, 1.0])
-    terms = np.array([pim_tree.equation(name, window, 8, length=3) for name, window in asked])
-    np.testing.assert_allclose(terms @ pim_tree.fit(terms, terms @ costs), terms @ costs, rtol=1e-6)
-    assert (pim_tree.fit(terms, terms @ (costs * [1, 1, 1, -1, 1, 1, 1])) >= 0).all()
-    assert len(pim_tree.COSTS) == terms.shape[1]
+    terms = np.array([pim_steps.equation(name, window, 8, length=3) for name, window in asked])
+    np.testing.assert_allclose(terms @ pim_steps.fit(terms, terms @ costs), terms @ costs, rtol=1e-6)
+    assert (pim_steps.fit(terms, terms @ (costs * [1, 1, 1, -1, 1, 1, 1])) >= 0).all()
+    assert len(pim_steps.COSTS) == terms.shape[1]
 
 
 def test_each_step_has_its_cost():
-    steps = pim_tree.steps_of(pim_tree.BPLUS, 1024, 0.01)
+    steps = pim_steps.steps_of(pim_runs.BPLUS, 1024, 0.01)
     assert list(steps) == ["insert", "delete", "search", "scan", "merge"]
     assert steps["insert"] > 0
     assert steps["merge"] == 0 <= min(steps.values())
@@ -88,9 +88,9 @@ def test_a_finding_is_of_blocks_side_by_side():
     assert "1,024" in finding.says
 
 
-@pytest.mark.parametrize("blocking", [0, 1])
+@pytest.mark.parametrize("blocking", [False, True])
 def test_each_side_is_merged_as_often_whatever_way(blocking):
-    run = pim_tree.Run(pim_tree.both(1 << 15), block_rows=1 << 13, **pim_tree.PIM, blocking=blocking)
+    run = pim_runs.Run(pim_runs.both(1 << 15), block_rows=1 << 13, **pim_runs.PIM, blocking=blocking)
     run.block_rows = 512
     for _ in range(40):
         run.block()

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import statistics
 from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,7 +14,8 @@ from bench.__main__ import main
 from bench.contenders import CppSortedArray, NumpySearchsorted, Pairs, Unavailable
 from bench.contenders.cpp_library import compiled
 from bench.papers.figure import Figure, Finding, in_turns, ratios
-from bench.papers.page import keep, write_page
+from bench.papers.page import DOCS, KEPT, keep, write_page
+from bench.papers.stated import finding_of, judged
 from bench.readme import _BLOCKS, DOCUMENTS, filled
 from bench.readme import main as readme
 from bench.report import operator_rows, slow_rows
@@ -211,37 +213,105 @@ def test_unavailable_is_not_swallowed_when_nobody_is_left(tmp_path: Path) -> Non
     assert not isinstance(done.exception, Unavailable)
 
 
-def test_a_papers_figures_stand_in_one_page(tmp_path: Path) -> None:
-    points = [{"series": series, "x": x, "y": 2.5, "spread": 1} for series in ("ours", "a|b") for x in (1024, 2048)]
-    figure = Figure("PIM-Tree", "8a", "rows", "Twice.", "window", "M rows/s", points, note="Half: memory bound.")
+def test_a_papers_figures_stand_in_a_page(tmp_path: Path) -> None:
+    points = [
+        {"series": series, "x": x, "y": 2.5, "turns": [2.0, 2.5 * x, 3.0], "spread": 1}
+        for series in ("PIM-Tree", "IM-Tree", "B+-Tree") for x in (1024, 2048)
+    ]  # fmt: skip
+    figure = Figure("PIM-Tree", "10a", "rows", "Twice.", "window", "M rows/s", points, note="Half: memory bound.")
     findings = [Finding("a over b:", [1.3, 1.4, 1.2, 0.9], paper=1.5), Finding("b over c:", [1.1, 1.1], paper=3.0)]
     points = [{"series": "ours", "x": "Q1", "y": 0.25}]
-    bars = Figure("SPO-Join", "7", "bars", "More.", "query", "ms", points, findings=findings)
+    bars = Figure("SPO-Join", "offsets", "bars", "More.", "query", "ms", points, findings=findings)
     result = {
         "date": "2026-01-02T03:04:05", "commit": "abc", "quick": False, "machine": {"cores": 2, "cpu": "some"},
-        "figures": [{**dataclasses.asdict(one), "seconds": 1.0, "commit": "abc"} for one in (figure, bars)],
+        "figures": [{**dataclasses.asdict(one), "seconds": 1.0, "commit": "abc", "load": 2.4}
+                    for one in (figure, bars)],
     }  # fmt: skip
     kept = keep(json.loads(json.dumps(result)), tmp_path / "results.json")
     assert keep({**result, "figures": []}, tmp_path / "results.json") == kept
+    assert kept[0]["points"][0] == {"series": "PIM-Tree", "x": 1024, "y": 2.5, "turns": [2.0, 2560.0, 3.0]}
     written = write_page(kept, tmp_path)
-    page = (tmp_path / "papers.md").read_text()
-    assert "### Figure 8a: rows [M rows/s]\n\n*Paper*: Twice.\n\n*Here*: Half: memory bound." in page
-    assert "| window | ours | a&#124;b |\n| :-- | --: | --: |\n| 1,024 | 2.5 | 2.5 |" in page
-    assert "| Q1 | 0.25 |" in page
-    assert "Measured 2026-01-02, at commit abc, 2 cores, some: PIM-Tree 8a; SPO-Join 7.\n" in page
-    assert "| PIM-Tree | 0 | 0 | 0 | 1 |\n| SPO-Join | 0 | 1 | 0 | 0 |\n| all | 0 | 1 | 0 | 1 |\n" in page
+    # What the paper states of the figure is judged: contenders that are alike gain nothing.
+    page = (tmp_path / "papers-pim-tree.md").read_text()
+    claim = "IM-Tree is 50 % and PIM-Tree 63 % faster than B+-Tree on average."
+    assert "### Figure 10a: rows\n\n![rows](papers/pim-tree-10a.svg)\n" in page
     assert (
-        "*Verdict*: holds less.\n\n- holds: a over b: 1.25 (0.9 to 1.4, 1.5 in the paper)\n- holds less: b over c:"
+        f"\n*Paper*: {claim}\n\n*Here*: Half: memory bound.\n\n**Does not hold**.\n\n- does not hold: M rows/s: IM"
         in page
     )
+    assert "over B+-Tree at each place: 1 (1 to 1 in 3 turns, 1.63 in the paper)\n" in page
+    assert "Measured 2026-01-02, at commit abc, 2 cores, some, under a load of 2 to 2: 10a.\n" in page
+    page = (tmp_path / "papers-spo-join.md").read_text()
+    assert "was gained.\n\n- holds: a over b: 1.25 (0.9 to 1.4 in 4 turns, 1.5 in the paper)\n- holds less:" in page
+    assert "### Figure 7\n\n*Paper*: PO-Join probes 12 to 31 times" in page
+    assert "**Not measured**: not measured yet." in page
+    page = (tmp_path / "papers.md").read_text()
+    assert "| [PIM-Tree](papers-pim-tree.md) | 0 | 0 | 1 | 0 | 22 |\n" in page
+    assert "| [SPO-Join](papers-spo-join.md) | 0 | 1 | 0 | 0 | 24 |\n| all | 0 | 1 | 1 | 0 | 46 |\n" in page
     # One of them measured again takes the place of the one before; the other stays.
     again = {**result, "date": "2026-02-01", "figures": [{**result["figures"][0], "commit": "def"}]}
     write_page(keep(again, tmp_path / "results.json"), tmp_path)
-    page = (tmp_path / "papers.md").read_text()
-    assert "Measured 2026-02-01, at commit def, 2 cores, some: PIM-Tree 8a.\n" in page
-    assert "Measured 2026-01-02, at commit abc, 2 cores, some: SPO-Join 7.\n" in page
-    assert [path.name for path in written] == ["papers.md", "papers-pim-tree.png", "papers-spo-join.png"]
-    assert all(path.stat().st_size > 1000 for path in written[1:])
+    assert (
+        "Measured 2026-02-01, at commit def, 2 cores, some, under a load of 2 to 2: 10a.\n"
+        in (tmp_path / "papers-pim-tree.md").read_text()
+    )
+    assert "Measured 2026-01-02, at commit abc" in (tmp_path / "papers-spo-join.md").read_text()
+    names = ["papers.md", "pim-tree-10a.svg", "papers-pim-tree.md", "spo-join-offsets.svg", "papers-spo-join.md"]
+    assert [path.name for path in written] == names
+    picture = (tmp_path / "papers" / "pim-tree-10a.svg").read_bytes()
+    write_page(keep(again, tmp_path / "results.json"), tmp_path)
+    assert (tmp_path / "papers" / "pim-tree-10a.svg").read_bytes() == picture
+
+
+def test_the_pages_are_those_of_the_kept_figures(tmp_path: Path) -> None:
+    kept = json.loads(KEPT.read_text())
+    for path in write_page(kept, tmp_path, drawn=()):
+        assert path.read_text() == (DOCS / path.name).read_text(), "python -m bench.papers --write"
+        assert len(path.read_text().splitlines()) < 400
+
+
+def figure_of(**values: dict) -> Figure:
+    points = [
+        {"series": series.replace("_", " "), "x": x, "y": statistics.median(turns), "turns": turns}
+        for series, places in values.items() for x, turns in places.items()
+    ]  # fmt: skip
+    return Figure("PanJoin", "1", "", "", "x", "rows/s", points)
+
+
+def test_a_finding_is_a_ratio_of_two_places() -> None:
+    figure = figure_of(
+        one_thread={1: [2.0, 4.0], 8: [8.0, 8.0], 64: [1.0, 1.0]}, two_threads={8: [4.0, 2.0], 64: [2.0, 8.0]}
+    )
+    both = finding_of(figure, over=("one thread", "best"), under=("two*", "first"), paper=2)
+    assert (both.says, both.ratios, both.about) == ("rows/s: one thread at 8 over two threads at 8:", [2.0, 4.0], False)
+    each = finding_of(figure, over=("last", "each"), under=(0, "each"), about=1)
+    assert each.ratios == pytest.approx([1.0, 2**0.5])
+    assert each.about
+    assert finding_of(figure, over=("first", "last"), under=("first", "first")).ratios == [0.5, 0.25]
+    assert finding_of(figure, over=("first", "least"), about=2).ratios == [1.0, 1.0]
+    for over, reason in ((("three", 1), "no series 'three'"), (("first", 3), "no 3 on its axis")):
+        with pytest.raises(ValueError, match=reason):
+            finding_of(figure, over=over)
+
+
+def test_a_finding_on_a_peer_that_is_not_here_is_left_out() -> None:
+    figure = figure_of(Judy={1: [1.0]}, ours={1: [2.0]})
+    given = {
+        "claim": "Twice.",
+        "points": [["a", 1, 5.0]],
+        "findings": [{"over": ["ours", 1], "under": [name, 1]} for name in ("Judy", "absl::btree_map")],
+    }
+    found = judged(figure, given)
+    assert [finding.ratios for finding in found.findings] == [[2.0]]
+    assert (found.claim, found.stated) == ("Twice.", [{"series": "a", "x": 1, "y": 5.0}])
+
+
+@pytest.mark.parametrize(
+    ("here", "verdict"), [([1.4], "holds"), ([0.7], "holds"), ([1.9], "holds less"), ([0.4], "does not hold")]
+)
+def test_what_makes_no_difference_is_near_one(here, verdict) -> None:
+    assert Finding("", here, paper=1, about=True).verdict == verdict
+    assert Finding("", [2 * value for value in here], paper=2, about=True).verdict == verdict
 
 
 @pytest.mark.parametrize(
