@@ -39,31 +39,50 @@ def _library(compiler: str, name: str) -> Path:
     return library.resolve()
 
 
-def _core(sanitizer: str) -> tuple[Path, dict[str, str]]:
-    """The module built with a sanitizer, and the environment that a Python to import it needs."""
-    runtime_name, options = SANITIZERS[sanitizer]
+def _compiler() -> str:
     compiler = shutil.which("g++")
     if compiler is None:
         pytest.skip("no g++ here, whose sanitizers these builds use (Debian: apt install g++)")
-    # The runtime looks up what it intercepts of the C++ library as it starts, so that is loaded with it.
-    preloaded = [_library(compiler, name) for name in (runtime_name, "libstdc++.so.6")]
+    return compiler
+
+
+def _build(compiler: str, target: str) -> tuple[subprocess.CompletedProcess[str], dict[str, str]]:
+    """Builds a target of host/native/CMakeLists.txt; also the environment that it was built in."""
     tools = Path(sys.executable).parent
     path = f"{tools}{os.pathsep}{os.environ['PATH']}"
     environment = {**os.environ, "PATH": path, "CXX": compiler}
     BUILD.mkdir(parents=True, exist_ok=True)
-    with (BUILD / "lock").open("w") as lock:  # the other sanitizer's build may run in another worker of pytest
+    with (BUILD / "lock").open("w") as lock:  # another build may run in another worker of pytest
         fcntl.flock(lock, fcntl.LOCK_EX)
         for command in (
             ["cmake", "-S", TREE / "host/native", "-B", BUILD, "-G", "Ninja", f"-DPython_EXECUTABLE={sys.executable}"],
-            ["cmake", "--build", BUILD, "--target", f"_core_{sanitizer}"],
+            ["cmake", "--build", BUILD, "--target", target],
         ):
             done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-            assert done.returncode == 0, done.stdout + done.stderr
+            if done.returncode != 0:
+                break
+    return done, environment
+
+
+def _core(sanitizer: str) -> tuple[Path, dict[str, str]]:
+    """The module built with a sanitizer, and the environment that a Python to import it needs."""
+    runtime_name, options = SANITIZERS[sanitizer]
+    compiler = _compiler()
+    # The runtime looks up what it intercepts of the C++ library as it starts, so that is loaded with it.
+    preloaded = [_library(compiler, name) for name in (runtime_name, "libstdc++.so.6")]
+    done, environment = _build(compiler, f"_core_{sanitizer}")
+    assert done.returncode == 0, done.stdout + done.stderr
     (module,) = (BUILD / sanitizer).glob("_core*.so")
     return module, {**environment, **options, "LD_PRELOAD": ":".join(map(str, preloaded))}
 
 
-@pytest.mark.long
+@pytest.mark.full
+def test_no_type_has_two_definitions() -> None:
+    """The linker sees all files of the core at once: a type that two of them define otherwise ends the build."""
+    done, _ = _build(_compiler(), "_core_types")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 @pytest.mark.parametrize("sanitizer", ["address", pytest.param("thread", marks=pytest.mark.full)])
 def test_the_cores_tests_pass_with_sanitizer(sanitizer: str, request: pytest.FixtureRequest) -> None:
     module, environment = _core(sanitizer)
