@@ -107,7 +107,7 @@ def test_make_targets_exist(path):
 
 def test_each_document_is_in_the_site():
     """In its menu, under its name there; `reference.md` is made from the docstrings."""
-    listed = re.findall(r"^ +- (?:\w+: )?([\w.]+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE)
+    listed = re.findall(r"^ +- (?:\w+: )?([\w.-]+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE)
     above = {"README.md": "index.md", "CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md"}
     assert sorted(listed) == sorted([*(above.get(path.name, path.name) for path in DOCUMENTS), "reference.md"])
 
