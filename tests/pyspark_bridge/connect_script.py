@@ -71,7 +71,7 @@ def check(spark: SparkSession, folder: Path, seed: int) -> None:
             .trigger(availableNow=True)
             .start(str(place))
         )
-        assert query.awaitTermination(120)
+        assert query.awaitTermination(600)
         last.append(query.lastProgress)
         return spark.read.parquet(str(place)).collect()
 
@@ -99,9 +99,9 @@ def check(spark: SparkSession, folder: Path, seed: int) -> None:
             query = writer.trigger(availableNow=True).start()
             if stages == 1 or spark_version() < (4, 1):
                 with pytest.raises(Exception, match="carries no micro-batch number"):
-                    query.awaitTermination(120)
+                    query.awaitTermination(600)
             else:
-                assert query.awaitTermination(120)
+                assert query.awaitTermination(600)
                 assert ids(spark.read.parquet(f"{place}/*").collect()) == expected(counts(), bids, asks)
 
     within = C("a.ts").between(C("b.ts") - F.expr("INTERVAL 5 SECONDS"), C("b.ts") + F.expr("INTERVAL 5 SECONDS"))

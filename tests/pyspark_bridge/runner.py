@@ -67,7 +67,7 @@ class Runner:
 
     def run(self, frame: object, query: str = "query", **options: object) -> list:
         """Run a query over all that its streams hold; the rows it gave."""
-        assert self.start(frame, query, **options).awaitTermination(120), "the query did not end"
+        assert self.start(frame, query, **options).awaitTermination(600), "the query did not end"
         return [row for _, row in self.results[query]]
 
     def stop(self) -> None:

@@ -43,7 +43,7 @@ def test_replay_of_a_batch_that_was_not_committed(runner, daemon, seed):
     bids, asks = bids_and_asks(seed, batches=4)
     query = runner.start(join(runner, daemon, bids, asks), "query", fail={2})
     with pytest.raises(Exception, match="the sink fails after micro-batch 2"):
-        query.awaitTermination(120)
+        query.awaitTermination(600)
     before = list(runner.results["query"])
     assert {batch for batch, _ in before} <= {0, 1, 2}
     runner.run(join(runner, daemon, bids, asks))

@@ -195,7 +195,7 @@ def test_a_job_group_of_the_callers_own(runner, daemon, seed):
         writer = joined.writeStream.option("checkpointLocation", str(runner.folder / "checkpoint"))
         query = writer.foreachBatch(collect).trigger(availableNow=True).start()
         runner.queries.append(query)
-        assert query.awaitTermination(120)
+        assert query.awaitTermination(600)
     assert sorted(found) == wanted(bids, asks)
 
 

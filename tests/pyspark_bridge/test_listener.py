@@ -28,7 +28,7 @@ def named(runner, frame, name):
     writer = writer.option("checkpointLocation", str(runner.folder / f"checkpoint-{name}"))
     query = writer.trigger(availableNow=True).start()
     runner.queries.append(query)
-    assert query.awaitTermination(120)
+    assert query.awaitTermination(600)
     return query
 
 
@@ -170,7 +170,7 @@ def test_windows_and_a_third_stream_behind_a_join(spark, runner, daemon, seed):
         )
         grouped = first.groupBy(F.window("ts", "1 second")).count()
         query = runner.start(grouped, "windows")
-        assert query.awaitTermination(120)
+        assert query.awaitTermination(600)
         counts = {row["window"]["start"].astimezone(dt.UTC): row["count"] for _, row in runner.results["windows"]}
         observed = [dict(each).get("observedMetrics") for each in query.recentProgress]
         states = [state for each in query.recentProgress for state in each["stateOperators"]]

@@ -56,7 +56,7 @@ def test_full_outer_join_over_two_daemons(runner, daemon, two_daemons, seed, tmp
     )
     query = runner.start(split, "split", fail={1})
     with pytest.raises(Exception, match="the sink fails after micro-batch 1"):
-        query.awaitTermination(120)
+        query.awaitTermination(600)
     os.kill(two_daemons[1].process.pid, signal.SIGKILL)
     with start_private("cpu", state=str(tmp_path / "state1")) as third:
         addresses[1] = third.address
@@ -151,7 +151,7 @@ def test_without_equality(runner, two_daemons, seed, tmp_path, condition, option
 
     query = runner.start(join(3), "query", fail={1})
     with pytest.raises(Exception, match="the sink fails after micro-batch 1"):
-        query.awaitTermination(120)
+        query.awaitTermination(600)
     os.kill(two_daemons[1].process.pid, signal.SIGKILL)
     with start_private("cpu", state=str(tmp_path / "state1")) as third:
         addresses[1] = third.address
@@ -195,7 +195,7 @@ def test_a_key_with_half_of_the_rows(runner, two_daemons, seed, tmp_path, condit
 
     query = runner.start(join(5), "query", fail={4})
     with pytest.raises(Exception, match="the sink fails after micro-batch 4"):
-        query.awaitTermination(120)
+        query.awaitTermination(600)
     os.kill(two_daemons[0].process.pid, signal.SIGKILL)
     with start_private("cpu", state=str(tmp_path / "state0")) as first:
         addresses[0] = first.address
@@ -221,7 +221,7 @@ def test_other_cells_are_other_windows(runner, two_daemons, seed):
 
     runner.run(join(2, 8))
     with pytest.raises(Exception, match=r"StateLostError.*ranges-9-bins/"):
-        runner.start(join(3, 9), "query").awaitTermination(120)
+        runner.start(join(3, 9), "query").awaitTermination(600)
     runner.run(join(3, 8))
     assert ids(runner) == oracle(BAND[1], COUNTS, "inner", bids, asks)
 

@@ -66,11 +66,11 @@ def test_ends_with_its_query_and_a_restart_says_so(runner, seed, started):
     before = list(runner.results["query"])
     runner.write("bids", 10, bids[1])
     with pytest.raises(Exception, match=r"no daemon answers.*muntin serve"):
-        runner.start(joined, "query").awaitTermination(120)
+        runner.start(joined, "query").awaitTermination(600)
     # The same program in a new process: another daemon, which knows that it lacks the window.
     again = window_join(runner.stream("bids"), runner.stream("asks"), **OPTIONS, state=None)
     with pytest.raises(Exception, match=r"StateLostError.*muntin serve"):
-        runner.start(again, "query").awaitTermination(120)
+        runner.start(again, "query").awaitTermination(600)
     assert runner.results["query"] == before
     assert ended(started[1])
 

@@ -111,7 +111,7 @@ def test_late_rows_are_marked_once(runner, daemon, seed, tmp_path, on, partition
         )  # fmt: skip
 
     with pytest.raises(Exception, match="the sink fails after micro-batch 2"):
-        runner.start(join(3, partitions), "query", fail={2}).awaitTermination(120)
+        runner.start(join(3, partitions), "query", fail={2}).awaitTermination(600)
     if options["how"] == "right":
         told = CliRunner().invoke(main, ["rescale", str(tmp_path), "--partitions", "3", "--delete-old"])
         assert told.exit_code == 0, told.output

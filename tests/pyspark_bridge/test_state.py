@@ -49,7 +49,7 @@ def test_private_daemons_end_and_are_killed(runner, seed, started, tmp_path):
     assert pairs(runner) == wanted(bids[:2], asks[:2])
     query = runner.start(join(4), "query", fail={2})
     with pytest.raises(Exception, match="the sink fails after micro-batch 2"):
-        query.awaitTermination(120)
+        query.awaitTermination(600)
     started[1].daemon.process.kill()  # if it has not ended with its query
     runner.run(join(6))
     assert pairs(runner) == wanted(bids, asks)
@@ -69,7 +69,7 @@ def test_a_daemon_that_keeps_state_is_killed_between_batches(runner, seed, tmp_p
         runner.write("bids", 2, bids[2])
         runner.write("asks", 2, asks[2])
         with pytest.raises(Exception, match=r"no daemon answers|ConnectionLost|connection"):
-            query.awaitTermination(120)
+            query.awaitTermination(600)
     finally:
         first.close()
     with start_private(state=state) as second:
@@ -101,10 +101,10 @@ def test_other_partitions_after_a_restart(runner, daemon, seed, tmp_path, on, ho
     state = str(tmp_path / "state")
     query = runner.start(join(3, state=state, partitions=2), "query", fail=set() if stopped else {2})
     if stopped:
-        query.awaitTermination(120)
+        query.awaitTermination(600)
     else:
         with pytest.raises(Exception, match="the sink fails after micro-batch 2"):
-            query.awaitTermination(120)
+            query.awaitTermination(600)
     with pytest.raises(Exception, match="windows of 2 partitions are there: see `muntin rescale"):
         runner.run(join(4, state=state, partitions=3))
     for batches, partitions in ((5, 3), (6, 1 if how == "inner" else 2)):

@@ -174,7 +174,7 @@ def test_two_queries_at_once_and_one_query_with_a_join_twice(runner, daemon, see
         "twice": first.unionAll(first),
     }
     for query in [runner.start(frame, name) for name, frame in frames.items()]:
-        assert query.awaitTermination(120)
+        assert query.awaitTermination(600)
     wanted = {}
     for name, sides in (("first", (bids, asks)), ("second", (more_bids, more_asks))):
         loop = NestedLoop(("band", -2, 2), "limit", "price", rows=(50, 50), sequence="seq")
@@ -290,7 +290,7 @@ def test_errors_of_tasks_lead_with_our_sentence(spark, runner, daemon, seed, str
             joined.collect()
             return
         writer = joined.writeStream.format("noop").option("checkpointLocation", str(runner.folder / "checkpoint"))
-        writer.trigger(availableNow=True).start().awaitTermination(120)
+        writer.trigger(availableNow=True).start().awaitTermination(600)
 
     with pytest.raises(Exception, match="OrderError") as failed:
         run()

@@ -126,7 +126,7 @@ def test_repeated_tasks_actions_and_threads(runner, daemon, seed):
         there = []
         thread = threading.Thread(target=lambda: there.extend(frame.collect()))
         thread.start()
-        thread.join(60)
+        thread.join(600)
         assert sorted(map(str, here)) == sorted(map(str, there))
         found[:] = [entry for entry in found if entry[0] != batch] + [(batch, row) for row in here]
         if batch == 1 and not (runner.folder / "replayed").exists():
@@ -258,7 +258,7 @@ def test_first_batch_without_input(runner, daemon, seed, spark):
             return work()
         thread = threading.Thread(target=work)  # whose tasks have no number of the micro-batch
         thread.start()
-        thread.join(60)
+        thread.join(600)
 
     query = joined.writeStream.option("checkpointLocation", str(runner.folder / "c")).foreachBatch(collect).start()
     runner.queries.append(query)
@@ -381,7 +381,7 @@ def test_a_cancelled_shipment_is_not_taken_for_whole():
     begin, got = threading.Event(), []
 
     def ship(items):
-        begin.wait(20)
+        begin.wait(120)
         got.extend(items)
 
     shipment = Shipment(ship)
@@ -391,7 +391,7 @@ def test_a_cancelled_shipment_is_not_taken_for_whole():
     cancelling.start()
     time.sleep(0.05)
     begin.set()
-    cancelling.join(20)
+    cancelling.join(120)
     assert not cancelling.is_alive()
     with pytest.raises(ConnectionLostError, match="ended before it had sent all its rows"):
         shipment.wait()

@@ -88,7 +88,7 @@ def daemon(start: Callable[..., Daemon]) -> Daemon:
 @pytest.fixture
 def client(daemon: Daemon) -> Iterator[DaemonClient]:
     """A client of `daemon` over its Unix socket."""
-    with DaemonClient(daemon.addresses[0], timeout=20) as client:
+    with DaemonClient(daemon.addresses[0], timeout=120) as client:
         yield client
 
 
@@ -96,5 +96,5 @@ def client(daemon: Daemon) -> Iterator[DaemonClient]:
 def either(request: pytest.FixtureRequest, daemon: Daemon) -> Iterator[DaemonClient]:
     """A client of `daemon` over each front end in turn."""
     address, token = (daemon.addresses[0], None) if request.param == "unix" else (daemon.addresses[1], TOKEN)
-    with DaemonClient(address, token, timeout=20) as client:
+    with DaemonClient(address, token, timeout=120) as client:
         yield client

@@ -39,14 +39,14 @@ UUID = "0f5fa6a3-7c39-4f0f-9a50-7b1fd3a0c6d5"
 
 @pytest.mark.parametrize("name", ["line\nbreak", "\x1b[2J", "half \ud800", "a" * 301, "zero\0"])
 def test_names_that_would_forge_log_lines(daemon, name):
-    with DaemonClient(daemon.addresses[0], timeout=20) as client:
+    with DaemonClient(daemon.addresses[0], timeout=120) as client:
         with pytest.raises(QueryError, match="printable"):
             open_query(client, name)
         assert client.status()["queries"] == {}
 
 
 def test_a_restart_without_its_window_leaves_nothing(daemon):
-    with DaemonClient(daemon.addresses[0], timeout=20) as client:
+    with DaemonClient(daemon.addresses[0], timeout=120) as client:
         for _ in range(3):
             open_query(client)
             with pytest.raises(StateLostError):
@@ -118,7 +118,7 @@ def fetch(port, path, authorization=None, accept="text/plain"):
     request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", headers={"Accept": accept})
     if authorization:
         request.add_header("Authorization", authorization)
-    with urllib.request.urlopen(request, timeout=20) as answer:
+    with urllib.request.urlopen(request, timeout=120) as answer:
         return answer.read().decode()
 
 
@@ -140,7 +140,7 @@ def test_metrics_for_other_hosts_ask_for_the_token():
 def test_the_status_page(directory):
     daemon = Daemon("numpy", directory / "s", metrics=("127.0.0.1", 0))
     try:
-        with DaemonClient(daemon.addresses[0], timeout=20) as client:
+        with DaemonClient(daemon.addresses[0], timeout=120) as client:
             client.open_query("bids <i>and</i> asks", SPEC, LEFT, RIGHT)
             process(client, 0, query="bids <i>and</i> asks")
             told = json.loads(fetch(daemon.metrics_port, "/status.json"))
@@ -166,7 +166,7 @@ def test_dashboard_and_alerts_ask_for_what_is_scraped(directory):
     )  # fmt: skip
     rows = pa.record_batch([pa.array([1, 2]), pa.array([5_000_000, 9_000_000], times.field("at").type)], schema=times)
     try:
-        with DaemonClient(daemon.addresses[0], timeout=20) as client:
+        with DaemonClient(daemon.addresses[0], timeout=120) as client:
             client.open_query(f"{UUID}/prices/1-of-2", spec, times, times, title="bids and asks")
             for number in range(2):
                 list(client.process(f"{UUID}/prices/1-of-2", number, [("left", rows), ("right", rows)]))

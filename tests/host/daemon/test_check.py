@@ -62,7 +62,7 @@ def connect(request: pytest.FixtureRequest) -> Iterator[Callable[[Daemon], Daemo
 
     def connect(daemon: Daemon) -> DaemonClient:
         address, token = (daemon.addresses[0], None) if request.param == "unix" else (daemon.addresses[1], TOKEN)
-        clients.append(DaemonClient(address, token, timeout=20))
+        clients.append(DaemonClient(address, token, timeout=120))
         return clients[-1]
 
     yield connect
@@ -107,7 +107,7 @@ def test_a_window_of_more_than_half_of_the_device(
 
 
 def test_a_full_table_of_queries(start: Callable[..., Daemon]) -> None:
-    with DaemonClient(start(max_queries=1).addresses[0], timeout=20) as client:
+    with DaemonClient(start(max_queries=1).addresses[0], timeout=120) as client:
         open_query(client)
         client.check(SPEC, LEFT, RIGHT)
         with pytest.raises(LimitError):
@@ -208,7 +208,7 @@ def test_what_a_kernel_cannot_do(
 ) -> None:
     spec = dataclasses.replace(SPEC, **change)
     left, right = (pa.schema([(name, pa.int64())]) for name in ("limit", "price"))
-    with DaemonClient(on(one_board()).addresses[0], timeout=20) as client:
+    with DaemonClient(on(one_board()).addresses[0], timeout=120) as client:
         if error is None:
             client.check(spec, left, right)
         else:

@@ -19,7 +19,7 @@ def test_a_dropped_client_closes_its_connections(daemon, front, monkeypatch):
         with warnings.catch_warnings():
             warnings.simplefilter("error", ResourceWarning)
             for number in range(6):
-                client = DaemonClient(address, token, timeout=20)
+                client = DaemonClient(address, token, timeout=120)
                 open_query(client, streaming=False)
                 result = client.process("q", 0, batch(0))
                 if number % 3 == 1:

@@ -27,7 +27,7 @@ from tests.host.daemon.test_replay import wait_until
     ("token", "text"), [(None, "wants a token"), ("wrong", "token is wrong"), ("", "wants a token")]
 )
 def test_wrong_token(daemon: Daemon, token: str | None, text: str) -> None:
-    with DaemonClient(daemon.addresses[1], token, timeout=20) as client:
+    with DaemonClient(daemon.addresses[1], token, timeout=120) as client:
         for call in (client.ping, client.status, lambda: open_query(client), lambda: process(client, 0)):
             with pytest.raises(AuthError, match=text):
                 call()
@@ -46,7 +46,7 @@ def test_tls(start: Callable[..., Daemon], tmp_path: Path) -> None:
     options = FlightOptions.from_files("127.0.0.1:0", tmp_path / "token", tmp_path / "cert.pem", tmp_path / "key.pem")
     address = start(flight=options).addresses[1]
     assert address.startswith("grpc+tls://127.0.0.1:")
-    with DaemonClient(address, TOKEN, timeout=20, tls_ca=tmp_path / "ca.pem") as client:
+    with DaemonClient(address, TOKEN, timeout=120, tls_ca=tmp_path / "ca.pem") as client:
         open_query(client)
         assert process(client, 0) == expected([0])
     with DaemonClient(address, TOKEN, timeout=5) as client, pytest.raises(AuthError, match="Give tls_ca"):
@@ -97,7 +97,7 @@ def test_what_the_network_sees(start: Callable[..., Daemon], encrypted: bool) ->
     made = Certificate.make()
     tls = (made.chain, made.key) if encrypted else None
     recorder = Recorder(start(flight=FlightOptions("127.0.0.1", 0, TOKEN, tls)).addresses[1])
-    with DaemonClient(recorder.address, TOKEN, timeout=20, tls_ca=made.trust if encrypted else None) as client:
+    with DaemonClient(recorder.address, TOKEN, timeout=120, tls_ca=made.trust if encrypted else None) as client:
         open_query(client)
         assert process(client, 0) == expected([0])
     recorder.close()
@@ -114,12 +114,12 @@ def test_certificate_of_a_query(start: Callable[..., Daemon], tmp_path: Path) ->
     assert made.name == other.name == NAME
     assert "PRIVATE" not in repr(made)
     address = start(flight=FlightOptions("127.0.0.1", 0, TOKEN, (made.chain, made.key))).addresses[1]
-    with DaemonClient(address, TOKEN, timeout=20, tls_ca=made.trust) as client:
+    with DaemonClient(address, TOKEN, timeout=120, tls_ca=made.trust) as client:
         assert client.ping()
     (tmp_path / "made.pem").write_bytes(made.chain)
     for wrong in (other.trust, (made.chain, "other.invalid"), tmp_path / "made.pem"):
         with (
-            DaemonClient(address, TOKEN, timeout=20, tls_ca=wrong) as client,
+            DaemonClient(address, TOKEN, timeout=120, tls_ca=wrong) as client,
             pytest.raises(AuthError, match="trusted"),
         ):
             client.ping()
@@ -183,10 +183,10 @@ def test_bad_certificate_and_taken_port(start: Callable[..., Daemon], daemon: Da
 
 def test_stream_without_its_last_message_is_not_applied(daemon: Daemon) -> None:
     """What a killed client's stream may look like: it ends in order, but says nothing of being complete."""
-    with DaemonClient(daemon.addresses[1], TOKEN, timeout=20) as client:
+    with DaemonClient(daemon.addresses[1], TOKEN, timeout=120) as client:
         open_query(client)
         raw = flight.FlightClient(daemon.addresses[1], generic_options=[("grpc.enable_http_proxy", 0)])
-        options = flight.FlightCallOptions(headers=[(b"authorization", f"Bearer {TOKEN}".encode())], timeout=20)
+        options = flight.FlightCallOptions(headers=[(b"authorization", f"Bearer {TOKEN}".encode())], timeout=120)
         command = json.dumps({"query": "q", "batch": 0, "run": "", "instance": ""}).encode()
         for end in ("done", "cancel"):
             writer, reader = raw.do_exchange(flight.FlightDescriptor.for_command(command), options)
@@ -211,7 +211,7 @@ def test_stream_without_its_last_message_is_not_applied(daemon: Daemon) -> None:
 def test_both_front_ends_serve_the_same_queries(daemon: Daemon, client: DaemonClient) -> None:
     open_query(client)
     first = process(client, 0)
-    with DaemonClient(daemon.addresses[1], TOKEN, timeout=20) as other:
+    with DaemonClient(daemon.addresses[1], TOKEN, timeout=120) as other:
         assert process(other, 0) == first
         assert process(other, 1) == expected([0, 1])
     assert process(client, 2) == expected([0, 1, 2])
@@ -224,7 +224,7 @@ def test_unreachable() -> None:
 
 def test_actions_are_listed(daemon: Daemon) -> None:
     raw = flight.FlightClient(daemon.addresses[1], generic_options=[("grpc.enable_http_proxy", 0)])
-    options = flight.FlightCallOptions(headers=[(b"authorization", f"Bearer {TOKEN}".encode())], timeout=20)
+    options = flight.FlightCallOptions(headers=[(b"authorization", f"Bearer {TOKEN}".encode())], timeout=120)
     assert {action.type for action in raw.list_actions(options)} == {
         "ping",
         "status",

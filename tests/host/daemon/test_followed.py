@@ -28,7 +28,7 @@ def small(start: Callable[..., Daemon]) -> Daemon:
 def client(request: pytest.FixtureRequest, small: Daemon) -> Iterator[DaemonClient]:
     """A client of `small` over each front end, with the query open."""
     address, token = (small.addresses[0], None) if request.param == "unix" else (small.addresses[1], TOKEN)
-    with DaemonClient(address, token, timeout=20) as client:
+    with DaemonClient(address, token, timeout=120) as client:
         client.open_query("q", DENSE, LEFT, RIGHT)
         yield client
 
@@ -48,7 +48,7 @@ class Held:
             yield table
             if table.num_rows and self.failure is not None:
                 raise self.failure
-            assert not table.num_rows or self.go.wait(20)
+            assert not table.num_rows or self.go.wait(120)
 
 
 def status(client: DaemonClient) -> dict:

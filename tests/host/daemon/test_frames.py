@@ -94,7 +94,7 @@ def test_other_version_over_flight(daemon: Daemon, monkeypatch: pytest.MonkeyPat
         return {}
 
     monkeypatch.setattr(flight_server, "operate", before)
-    with DaemonClient(daemon.addresses[1], TOKEN, timeout=20) as client:
+    with DaemonClient(daemon.addresses[1], TOKEN, timeout=120) as client:
         with pytest.raises(ProtocolError, match="version 2 of the other end; this end speaks 3: the other end's"):
             open_query(client)
         assert client.ping()["protocol"] == 2
@@ -283,7 +283,7 @@ def test_definition_is_told_once(start: Callable[..., Daemon], monkeypatch: pyte
 
         assert ask("q") == {"ok": {"definition_wanted": True}}
         for address, token in zip(daemon.addresses, (None, "t"), strict=True):
-            with DaemonClient(address, token, timeout=20) as client:
+            with DaemonClient(address, token, timeout=120) as client:
                 schema = open_query(client, streaming=streaming)
                 assert set(ask("q")["ok"]) == set(ask("another")["ok"]) == {"schema"}
                 assert process(client, 0, query="another") == expected([0])
@@ -317,7 +317,7 @@ def test_digest_tells_definitions_apart(given: tuple[Any, ...], data: st.DataObj
 
 def test_messages_above_the_limit(start: Callable[..., Daemon]) -> None:
     daemon = start(max_message=4096, max_staged=20_000)
-    with DaemonClient(daemon.addresses[0], timeout=20) as client:
+    with DaemonClient(daemon.addresses[0], timeout=120) as client:
         open_query(client)
         stranger = Stranger(daemon)
         stranger.ask(PROCESS)
@@ -336,7 +336,7 @@ def test_messages_above_the_limit(start: Callable[..., Daemon]) -> None:
 
 def test_limits_over_flight(start: Callable[..., Daemon]) -> None:
     daemon = start(max_message=8192, max_staged=20_000, flight=FlightOptions("127.0.0.1", 0, "t"))
-    with DaemonClient(daemon.addresses[1], "t", timeout=20) as client:
+    with DaemonClient(daemon.addresses[1], "t", timeout=120) as client:
         open_query(client)
         assert process(client, 0) == expected([0])
         huge = pa.record_batch([pa.array([1]), pa.array(["x" * 9000])], schema=LEFT)
@@ -350,7 +350,7 @@ def test_limits_over_flight(start: Callable[..., Daemon]) -> None:
 def test_silent_connection_is_closed(start: Callable[..., Daemon]) -> None:
     daemon = start(idle_timeout=0.2)
     assert Stranger(daemon).closed()
-    with DaemonClient(daemon.addresses[0], timeout=20) as client:
+    with DaemonClient(daemon.addresses[0], timeout=120) as client:
         open_query(client)
         stranger = Stranger(daemon)
         stranger.ask(PROCESS)
@@ -426,7 +426,7 @@ def test_dictionaries_are_refused_where_flight_sends_the_first_alone(
     monkeypatch.setattr(flight_server, "FLIGHT_SENDS_DICTIONARIES_ONCE", True)
     kind = pa.dictionary(pa.int8(), pa.string())
     left = pa.schema([("limit", pa.int64()), ("word", pa.list_(kind) if nested else kind)])
-    with DaemonClient(daemon.addresses[1], TOKEN, timeout=20) as client:
+    with DaemonClient(daemon.addresses[1], TOKEN, timeout=120) as client:
         client.open_query("q", SPEC, left, RIGHT, streaming=True, state=None)
         with pytest.raises(UnsupportedError, match=r"column 'word' .* install pyarrow>=22 beside the daemon"):
             list(client.process("q", 0, []))
@@ -456,7 +456,7 @@ def test_dictionaries_and_chunks_through_a_daemon(
     options: dict[str, Any] = {"left_schema": left, "right_schema": RIGHT}
     with (
         WindowJoin.from_spec(spec, device="numpy", **options) as join,
-        DaemonClient(daemon.addresses[front_end], "t" if front_end else None, timeout=20) as client,
+        DaemonClient(daemon.addresses[front_end], "t" if front_end else None, timeout=120) as client,
     ):
         client.open_query("q", spec, left, RIGHT, streaming=True, state=str(tmp_path))
         for call in range(4):

@@ -54,7 +54,7 @@ def test_a_stream_that_could_never_let_rows_go(start: Callable[..., Daemon]) -> 
     times = [schema.append(pa.field(name, pa.int64())) for schema, name in ((LEFT, "t"), (RIGHT, "u"))]
     spec = dataclasses.replace(SPEC, left=None, right=None, within=Within("t", "u", 0, 5), how="left")
     delayed = dataclasses.replace(spec, watermark=Watermark(right=3, lag=0))
-    with DaemonClient(start().addresses[0], timeout=20) as client:
+    with DaemonClient(start().addresses[0], timeout=120) as client:
         for asked in (client.check, lambda *arguments: client.open_query("q", *arguments)):
             with pytest.raises(UnsupportedError, match=r"how='left' could never let an unmatched left row go.*'u'"):
                 asked(spec, *times)
@@ -78,7 +78,7 @@ def test_a_side_that_sends_nothing_is_left_out_after_a_restart_too(
         sent = [("left", rows)]
         if number == 0:
             sent.append(("right", pa.RecordBatch.from_pylist([{"t": 0}], schema=times[1])))
-        with DaemonClient(start().addresses[0], timeout=20) as client:
+        with DaemonClient(start().addresses[0], timeout=120) as client:
             client.open_query("q", spec, *times, state=str(tmp_path))
             list(client.process("q", number, sent))
             stats = client.status()["queries"]["q"]["stats"]

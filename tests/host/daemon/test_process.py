@@ -63,7 +63,7 @@ def private() -> Iterator[PrivateDaemon]:
 @pytest.fixture
 def client(private: PrivateDaemon) -> Iterator[DaemonClient]:
     """A client of the private daemon, with no query open."""
-    with DaemonClient(private.address, timeout=20) as client:
+    with DaemonClient(private.address, timeout=120) as client:
         yield client
         for query in client.status()["queries"]:
             client.close_query(query)
@@ -127,7 +127,7 @@ def test_close_ends_it_and_leaves_nothing() -> None:
 
 
 def test_killed_private_daemon_is_no_zombie() -> None:
-    with start_private("numpy", timeout=30) as daemon, DaemonClient(daemon.address, timeout=20) as client:
+    with start_private("numpy", timeout=30) as daemon, DaemonClient(daemon.address, timeout=120) as client:
         open_query(client)
         process(client, 0)
         os.kill(daemon.process.pid, signal.SIGKILL)
@@ -196,7 +196,7 @@ def test_daemon_ends_at_once_with_another_process(directory: Path, monkeypatch: 
         daemon.end_with_process(executor.pid)
         assert not daemon._ended.wait(0.05)
         executor.kill()
-        assert daemon._ended.wait(30)
+        assert daemon._ended.wait(120)
         assert daemon.run()
 
 
@@ -234,7 +234,7 @@ def test_sigterm_finishes_the_request_in_progress(directory: Path) -> None:
     daemon = run("-m", "muntin.host.cli", "serve", "--device=numpy", f"--socket={directory}/s", "--log-level=error")
     assert daemon.stdout is not None
     assert daemon.stdout.readline() == f"muntin ready: unix:{directory}/s\n"
-    with DaemonClient(f"unix:{directory}/s", timeout=20) as client:
+    with DaemonClient(f"unix:{directory}/s", timeout=120) as client:
         open_query(client)
         stopping = threading.Event()
 
@@ -245,7 +245,7 @@ def test_sigterm_finishes_the_request_in_progress(directory: Path) -> None:
             stopping.set()
             yield from batch(0)[1:]
 
-        with DaemonClient(f"unix:{directory}/s", timeout=20) as idle:
+        with DaemonClient(f"unix:{directory}/s", timeout=120) as idle:
             idle.ping()
             result = list(client.process("q", 0, rows()))  # type: ignore[arg-type]
             assert stopping.is_set()

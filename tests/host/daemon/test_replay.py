@@ -129,7 +129,7 @@ def test_a_state_that_another_daemon_has_filled_since(start: Callable[..., Daemo
     """A daemon that has opened it without a batch, and was sent one that was not applied, goes on from there."""
     daemons = [start() for _ in range(2)]
     with ExitStack() as stack:
-        clients = [stack.enter_context(DaemonClient(daemon.addresses[0], timeout=20)) for daemon in daemons]
+        clients = [stack.enter_context(DaemonClient(daemon.addresses[0], timeout=120)) for daemon in daemons]
         for client in clients:
             client.open_query("q", SPEC, LEFT, RIGHT, state=str(tmp_path))
         torn = iter([batch(0)[0], ("neither", batch(0)[0][1])])
@@ -143,7 +143,7 @@ def test_a_state_that_another_daemon_has_filled_since(start: Callable[..., Daemo
 def test_two_joins_of_one_name_in_two_daemons(start: Callable[..., Daemon], tmp_path: Path) -> None:
     """They share a state, which says whose rows it has: another join of that run is refused, a later run goes on."""
     with ExitStack() as stack:
-        clients = [stack.enter_context(DaemonClient(start().addresses[0], timeout=20)) for _ in range(3)]
+        clients = [stack.enter_context(DaemonClient(start().addresses[0], timeout=120)) for _ in range(3)]
         for client in clients[:2]:
             client.open_query("q", SPEC, LEFT, RIGHT, state=str(tmp_path))
         assert process(clients[0], 0, run="r", instance="a") == expected([0])
@@ -321,7 +321,7 @@ def test_closing_during_a_request(either: DaemonClient, daemon: Daemon) -> None:
 
 
 def test_limit_on_queries(start: Callable[..., Daemon]) -> None:
-    with DaemonClient(start(max_queries=2).addresses[0], timeout=20) as client:
+    with DaemonClient(start(max_queries=2).addresses[0], timeout=120) as client:
         open_query(client, "a")
         open_query(client, "b")
         with pytest.raises(LimitError, match="--max-queries"):

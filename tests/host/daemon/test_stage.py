@@ -171,7 +171,7 @@ def test_two_instances(client: DaemonClient) -> None:
 
 def test_limits_and_torn_parts(start: object) -> None:
     daemon: Daemon = start(max_staged=6_000)  # type: ignore[operator]
-    with DaemonClient(daemon.addresses[0], timeout=20) as client:
+    with DaemonClient(daemon.addresses[0], timeout=120) as client:
         first, second = tasks_of(0, 2)
         key = send(client, TIMED, 0, *first)
         staged = client.status()["queries"]["q/0"]["staged_bytes"]

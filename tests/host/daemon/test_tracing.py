@@ -40,7 +40,7 @@ def client(request: pytest.FixtureRequest, directory: Path) -> Iterator[DaemonCl
     flight = FlightOptions("127.0.0.1", 0, TOKEN)
     daemon = Daemon("cpu", directory / "s", flight=flight, state=str(directory / "state"))
     address, token = (daemon.addresses[0], None) if request.param == "unix" else (daemon.addresses[1], TOKEN)
-    with DaemonClient(address, token, timeout=20) as client:
+    with DaemonClient(address, token, timeout=120) as client:
         yield client
     daemon.stop()
 
@@ -132,7 +132,7 @@ def test_over_the_wire(exporter: InMemorySpanExporter, monkeypatch: pytest.Monke
     with collecting() as collector:
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", collector.address)
         with start_private("numpy", tracing=True, state=str(tmp_path)) as daemon:
-            with DaemonClient(daemon.address, timeout=20) as client, tracing.span("task"):
+            with DaemonClient(daemon.address, timeout=120) as client, tracing.span("task"):
                 open_query(client)
                 process(client, 0)
             assert ended(exporter.get_finished_spans())
