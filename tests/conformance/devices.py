@@ -139,9 +139,9 @@ DEVICES = [
             "test_time_windows.py::test_watermarks_at_the_ends",
         ),
     ),
-    DeviceCase("numpy", every=4),
-    DeviceCase("opencl", every=5),
-    DeviceCase("sim:bisort-model", every=5),
+    DeviceCase("numpy", every=8),
+    DeviceCase("opencl", every=10),
+    DeviceCase("sim:bisort-model", every=10),
     # Rows spread over several memories by their keys, and all lanes at work on each command.
     DeviceCase(
         "sim:bisort-model:lanes=4",
@@ -158,11 +158,11 @@ DEVICES = [
             "test_large.py::test_against_duckdb[sim:bisort-model:lanes=4-uint64-1024",
         ),
     ),
-    DeviceCase("sim:splitjoin-model", max_window=16_384, indexes=("auto",), every=5),
+    DeviceCase("sim:splitjoin-model", max_window=16_384, indexes=("auto",), every=10),
     # It carries out the suite but for what is there for its many rows or pairs, and for what is the host's work alone.
     DeviceCase(
         "sim:bisort-fast",
-        every=10,
+        every=20,
         long=(
             "test_all_of.py",
             "test_columns.py::test_rows_and_pairs_are_the_same_result",

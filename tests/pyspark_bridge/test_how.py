@@ -77,7 +77,15 @@ def test_streams_within_time(runner, daemon, seed, how, no_data):
     assert loop.finish() or how == "left_semi"
 
 
-@pytest.mark.parametrize(("how", "partitions"), [("left", 1), ("right", 2), ("full", 1), ("left_semi", 1)])
+@pytest.mark.parametrize(
+    ("how", "partitions"),
+    [
+        pytest.param("left", 1, marks=pytest.mark.full),
+        ("right", 2),
+        ("full", 1),
+        pytest.param("left_semi", 1, marks=pytest.mark.full),
+    ],
+)
 def test_micro_batches_without_data_as_in_sparks_join(runner, daemon, seed, how, partitions):
     """What Spark's own join gives, in the same micro-batches, to the last one that a moved watermark asks for."""
     # Of a row whose key or time is NULL Spark says something else.
@@ -127,7 +135,7 @@ def test_a_query_goes_on_as_it_began(runner, daemon, seed, tmp_path, caplog, whe
     assert Counter((row["id"], row["id_right"]) for _, row in runner.results["without"]) == due
 
 
-@pytest.mark.parametrize("kind", ["as-of", "closing", "closing over partitions"])
+@pytest.mark.parametrize("kind", ["as-of", pytest.param("closing", marks=pytest.mark.full), "closing over partitions"])
 def test_what_else_waits_comes_in_micro_batches_without_data(runner, daemon, seed, tmp_path, kind):
     """As in one process under the same watermark, with a call without rows before a restart and at the end."""
     bids, asks = (
