@@ -83,6 +83,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items.sort(key=lambda item: item.get_closest_marker("long") is None)
 
 
+@pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
     """One more than there are cores, as tests wait for Spark, daemons and simulators that they have started."""
     given = os.environ.get("PYTEST_XDIST_AUTO_NUM_WORKERS")
