@@ -381,9 +381,12 @@ def _as_of_duckdb(left: pa.Table, right: pa.Table, names: list[str], values: int
 
 
 def _equality_and_band(plan: ConditionsPlan, keys: int, on_stage: Stage) -> dict:
+    # A power of two of rows, so that its name says it exactly.
+    window = min(plan.window, 1 << (plan.rows_a_key * keys).bit_length() - 1)
+    micro_batch = min(plan.micro_batch, window // 2)
     found: dict[str, Any] = {
         "figure": "equality + band",
-        "case": f"{keys:,} keys, {size(plan.window)} rows a side, micro-batches of {size(plan.micro_batch)}",
+        "case": f"{keys:,} keys, {size(window)} rows a side, micro-batches of {size(micro_batch)}",
         "contenders": {},
         "missing": {},
     }
@@ -401,8 +404,8 @@ def _equality_and_band(plan: ConditionsPlan, keys: int, on_stage: Stage) -> dict
 
     on_stage(f"equality + band, {keys:,} keys: starting three queries")
     return found | run_keyed_join(
-        plan.window,
-        plan.micro_batch,
+        window,
+        micro_batch,
         keys,
         steps=plan.steps,
         most_seconds=plan.spark_seconds,

@@ -154,6 +154,9 @@ class ConditionsPlan:
         Rows of both sides in one Spark micro-batch.
     keys : tuple of int
         Distinct values that are compared for equality in Spark.
+    rows_a_key : int
+        The most rows of a side's window with one of these values: windows are smaller where values are few, as Spark's
+        own joins read all rows of a value for each row.
     steps : int
         Micro-batches timed.
     spark_seconds : float
@@ -176,6 +179,7 @@ class ConditionsPlan:
     seconds: float = 10.0
     micro_batch: int = 256 * K
     keys: tuple[int, ...] = (100_000, 1_000)
+    rows_a_key: int = 256
     steps: int = 3
     spark_seconds: float = 15.0
     left_out: tuple[str, ...] = ()

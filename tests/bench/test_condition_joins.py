@@ -93,7 +93,7 @@ def test_aims_are_for_their_sizes():
     stores = {"window_join": 400.0, "Spark's join, RocksDB, format 4": 20.0, "Spark's join, in-memory store": 100.0}
     figures = [
         figure("equality + band", "100,000 keys, 1M rows a side, micro-batches of 256K", **stores),
-        figure("equality + band", "1,000 keys, 1M rows a side, micro-batches of 256K", **stores),
+        figure("equality + band", "1,000 keys, 128K rows a side, micro-batches of 64K", **stores),
         figure("equality + band", "1,000 keys, 64K rows a side, micro-batches of 16K", **stores),
         figure("ranges", "1M right rows, counted", SpoJoin=6.0, **{"one range, then a filter": 2.0}),
         figure("as-of", "by time alone, 8M rows a side, batches of 32K", streamed=9.0, polars=6.0, duckdb=3.0),
