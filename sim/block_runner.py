@@ -17,13 +17,13 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from amaranth.back import rtlil, verilog
 from amaranth.lib import wiring
 from cocotb_tools.check_results import get_results
 from cocotb_tools.runner import get_runner
 
 import muntin.sim.colliding_reads
 import muntin.sim.compact_verilog
+from muntin.hw.conversion import rtlil_to_verilog, to_rtlil
 from muntin.sim.board.verilator_environment import verilator_environment
 from muntin.sim.colliding_reads import colliding_reads
 from muntin.sim.compact_verilog import compact_verilog
@@ -170,7 +170,7 @@ class _Build:
 def _model(component: wiring.Component, name: str, how: _Build) -> Path:
     """The folder of a compiled block: its Verilog, `top.v`, and the simulator, `top`."""
     if component not in _rtlil:
-        _rtlil[component] = rtlil.convert(component, name="top", emit_src=False)
+        _rtlil[component] = to_rtlil(component, "top")
     tools = [*_tools(), how.waves, how.coverage]
 
     def make(place: Path) -> None:
@@ -178,7 +178,7 @@ def _model(component: wiring.Component, name: str, how: _Build) -> Path:
             text = netlist_verilog(_rtlil[component], place)
             _leave(place)
         else:
-            text = verilog.convert(component, name="top", strip_internal_attrs=True, emit_src=False)
+            text = rtlil_to_verilog(_rtlil[component])
             text = colliding_reads(compact_verilog(text))
             if how.drawn:
                 text = without_initial_values(text)

@@ -55,16 +55,15 @@ class De5aBoard(BoardBuild):
         return self._library(p, steps)
 
     def _library(self, p: Any, steps: Steps) -> dict[str, str]:
-        from amaranth.back import verilog
-
         from muntin.contract.opencl import build_header, declaration, kernels, model
         from muntin.hw.boards.kernel_of import kernel_of
+        from muntin.hw.conversion import to_verilog
         from muntin.hw.opencl.manifest import manifest
         from muntin.hw.opencl.rtl_module import RtlModule
 
         module = RtlModule(*kernel_of(p), address_bits=self.global_address_bits)
         with steps.step("RTL module to Verilog"):
-            text = without_zeros(verilog.convert(module, name=MODULE, strip_internal_attrs=True, emit_src=False))
+            text = without_zeros(to_verilog(module, MODULE))
         return {
             VERILOG: text,
             MANIFEST: manifest(module),
@@ -81,16 +80,15 @@ class De5aBoard(BoardBuild):
         }
 
     def _project(self, p: Any, steps: Steps) -> dict[str, str]:
-        from amaranth.back import verilog
-
         from muntin.hw.boards.axi_component import AxiKernel, axi_component
         from muntin.hw.boards.de5a_platform import CONSTRAINTS, SYSTEM, De5aPlatform, De5aTop
         from muntin.hw.boards.kernel_of import kernel_of
+        from muntin.hw.conversion import to_verilog
 
         kernel = AxiKernel(kernel_of(p)[0])
         component = axi_component(kernel, COMPONENT, p.outstanding)
         with steps.step("kernel to Verilog"):
-            text = without_zeros(verilog.convert(kernel, name=COMPONENT, strip_internal_attrs=True, emit_src=False))
+            text = without_zeros(to_verilog(kernel, COMPONENT))
         settings = [
             'set_global_assignment -name FAMILY "Arria 10"',
             f"set_global_assignment -name QIP_FILE {SYSTEM}/synthesis/{SYSTEM}.qip",

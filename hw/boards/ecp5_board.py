@@ -82,12 +82,11 @@ class Ecp5Board(BoardBuild):
     crossings: tuple[str, ...] | None = None
 
     def files(self, design: str, steps: Steps) -> dict[str, str]:
-        from amaranth.back import rtlil
-
         from muntin.hw.boards.ecp5_scripts import ecp5_constraints
         from muntin.hw.boards.ecp5_top import Ecp5Top
         from muntin.hw.boards.kernel_of import kernel_of
         from muntin.hw.boards.linked_kernel import LinkedKernel
+        from muntin.hw.conversion import to_rtlil
         from muntin.hw.dram.ecp5_dram import ecp5_dram
         from muntin.hw.ethernet.ecp5_ethernet import ecp5_ethernet
 
@@ -124,7 +123,7 @@ class Ecp5Board(BoardBuild):
         )
         with steps.step("design to RTLIL, the form that Yosys reads fastest"):
             ports = [getattr(top, name) for name in top.signature.members]
-            text = rtlil.convert(top, name="top", ports=[*ports, *top.pads], emit_src=False)
+            text = to_rtlil(top, "top", ports=[*ports, *top.pads])
         return {
             "top.il": text,
             **verilog,

@@ -9,10 +9,10 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from amaranth.back import verilog
 from amaranth.lib import wiring
 
 from muntin.hw.boards.de5a_board import without_zeros
+from muntin.hw.conversion import to_verilog
 from muntin.hw.report.ecp5 import run_yosys
 from muntin.hw.report.ports import ports
 
@@ -66,7 +66,7 @@ def estimate(component: wiring.Component, folder: Path, name: str) -> Estimate:
     BuildError
         If Yosys fails.
     """
-    text = verilog.convert(component, name=name, ports=ports(component), strip_internal_attrs=True, emit_src=False)
+    text = to_verilog(component, name, ports=ports(component))
     (folder / f"{name}.v").write_text(without_zeros(text))  # which take Yosys minutes to read
     options = f"-family {FAMILY} -noiopad -noclkbuf -top {name}"
     script = "; ".join(

@@ -8,13 +8,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from amaranth.back import rtlil
 from amaranth.lib import wiring
 
 from muntin.hw.boards.ecp5_output_registers import use_output_registers
 from muntin.hw.boards.ecp5_scripts import FOR_DELAYS, ecp5_synthesis
 from muntin.hw.boards.route_report import given_up
 from muntin.hw.boards.tools import run_tool
+from muntin.hw.conversion import to_rtlil
 from muntin.hw.report.ports import ports
 
 SPEEDS = (6, 7, 8)
@@ -80,7 +80,7 @@ def synthesize(component: wiring.Component, folder: Path, name: str, *, apart: S
         If Yosys fails.
     """
     netlist = folder / f"{name}.json"
-    text = rtlil.convert(component, name=name, ports=ports(component), emit_src=False)
+    text = to_rtlil(component, name, ports=ports(component))
     (folder / f"{name}.il").write_text(text)
     run_yosys("; ".join(ecp5_synthesis(name, apart=apart).splitlines()), folder)
     use_output_registers(netlist)

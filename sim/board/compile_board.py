@@ -14,10 +14,10 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from amaranth.back import verilog
 from amaranth.lib import wiring
 
 from muntin.hw.boards.tools import ended
+from muntin.hw.conversion import to_verilog
 from muntin.hw.memory.port_shape import PortShape
 from muntin.sim.board.board import Board
 from muntin.sim.board.board_errors import BoardBuildError
@@ -155,7 +155,7 @@ def _texts(engine: wiring.Component, channels: Sequence[MemorySettings], shape: 
     cores = [settings.build(f"channel_{number}") for number, settings in enumerate(channels)]
     texts = {f"channel_{number}.v": core.verilog for number, core in enumerate(cores)}
     board = Board(engine, cores, shape)
-    text = verilog.convert(board, name="board", strip_internal_attrs=True, emit_src=False)
+    text = to_verilog(board, "board")
     texts["board.v"] = colliding_reads(compact_verilog(text))
     texts["public.vlt"] = "`verilator_config\n" + "".join(
         f'public_flat_rw -module "channel_{number}" -var "{array}"\n'

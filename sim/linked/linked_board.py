@@ -10,7 +10,6 @@ import tty
 import weakref
 from collections.abc import Callable
 
-from amaranth.back import verilog
 from amaranth.hdl import ClockSignal, Instance, Module, ResetSignal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
@@ -19,6 +18,7 @@ from muntin.hw.boards.board_build import build_of
 from muntin.hw.boards.ecp5_board import Ecp5Board
 from muntin.hw.boards.kernel_of import kernel_of
 from muntin.hw.boards.linked_kernel import LinkedKernel
+from muntin.hw.conversion import to_verilog
 from muntin.sim.board.compile_board import compile_texts, port_files
 from muntin.sim.board.simulated_board import SimulatedBoard
 from muntin.sim.colliding_reads import colliding_reads
@@ -173,7 +173,7 @@ def _texts(board: Ecp5Board, design: str) -> dict[str, str]:
         stride=core.row_bytes,
         ethernet=(ethernet := board.ethernet_of(design)) is not None,
     )
-    text = verilog.convert(LinkedTop(linked), name="board", strip_internal_attrs=True, emit_src=False)
+    text = to_verilog(LinkedTop(linked), "board")
     text = colliding_reads(compact_verilog(text))
     texts = {"board.v": text, "dram.v": core.verilog, **port_files(text)}
     if ethernet is not None:

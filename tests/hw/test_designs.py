@@ -8,7 +8,6 @@ import pytest
 pytest.importorskip("amaranth")
 
 import pyarrow as pa
-from amaranth.back import rtlil
 
 import muntin.hw
 from muntin import Band, Rows, WindowJoin
@@ -19,6 +18,7 @@ from muntin.contract.errors import ParameterError
 from muntin.host.devices.device import DeviceInfo
 from muntin.host.fpga.device import FpgaDevice
 from muntin.hw.boards.kernel_of import kernel_of
+from muntin.hw.conversion import to_rtlil
 from muntin.sim.models.kernel_shell import open_model
 
 DATA = """
@@ -44,7 +44,7 @@ class ThirdKernel(Kernel):
 
 def built(parameters):
     kernel, _ = kernel_of(parameters)
-    return type(kernel).__name__, rtlil.convert(kernel, name="top", emit_src=False)
+    return type(kernel).__name__, to_rtlil(kernel, "top")
 
 
 def over_models(parameters):

@@ -168,7 +168,7 @@ def test_a_board_is_found_again_without_its_verilog(board, monkeypatch):
     def refuse(*arguments, **options):
         raise AssertionError("made Verilog")
 
-    monkeypatch.setattr("muntin.sim.board.compile_board.verilog.convert", refuse)
+    monkeypatch.setattr("muntin.sim.board.compile_board.to_verilog", refuse)
     with open_board(board_parameters(board.parameters.key_bits, "fast"), "fast") as again:
         assert again.memory_bytes == board.memory_bytes
     # What was never compiled, or from other sources, is not.

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import hashlib
 
-from amaranth.back import rtlil
 from amaranth.lib import wiring
 
 from muntin.hw.boards.tools import run_tool
+from muntin.hw.conversion import to_rtlil
 from tests.hw.formal.runner import BUILD
 
 
@@ -22,7 +22,7 @@ def paths(component: wiring.Component, name: str, *, inputs: list[str], outputs:
     inputs, outputs : list of str
         Ports by their names in Verilog.
     """
-    text = rtlil.convert(component, name="top", emit_src=False)
+    text = to_rtlil(component, "top")
     folder = BUILD / f"{name}-paths-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "top.il").write_text(text)

@@ -16,11 +16,11 @@ import traceback
 from pathlib import Path
 from typing import Any, Protocol
 
-from amaranth.back import rtlil
 from amaranth.hdl import ClockDomain, ClockSignal, Module, Signal
 from amaranth.sim import Simulator
 
 from muntin.hw.boards.tools import ended, tools_environment
+from muntin.hw.conversion import to_rtlil
 from muntin.sim.kept import digest, kept
 
 ROOT = Path(__file__).parents[3]
@@ -78,7 +78,7 @@ def run_proof(
     engine = "bmc3" if depth is not None else "orpos; pdr" if inductive else "scorr; pdr"
     mode = "prove" if depth is None else "bmc"
     top = _top(design)
-    text = rtlil.convert(top, name="top", platform="formal", ports=[*design.ports, ClockSignal()], emit_src=False)
+    text = to_rtlil(top, "top", platform="formal", ports=[*design.ports, ClockSignal()])
     folder = kept(
         BUILD / f"{name}-{digest([engine, depth, text, _tools()])}",
         "proof",
