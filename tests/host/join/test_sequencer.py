@@ -12,8 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from muntin import AllOf, AsOf, Band, Compare, JoinSpec, Rows, Watermark, Within
+from muntin.engine import Inner, Outer
 from muntin.host.call import Want
+from muntin.host.engine.engine import EngineSpec
 from muntin.host.errors import OrderError
+from muntin.host.join.batch_summary import BatchSummary
 from muntin.host.join.sequencer import SequencedCall, Sequencer
 from muntin.host.sides import SIDES
 
@@ -296,3 +299,43 @@ def test_joins_without_a_window() -> None:
     again = opened(table, **STREAMS)
     again.state = sequencer.state
     assert (again.arrived, again.state) == ({"left": 2, "right": 2}, sequencer.state)
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        (COUNTED, {"counts": {"left": 5, "right": 6}, "within": None}),
+        (
+            COUNTED | {"order": Outer(3)},
+            {"counts": {"left": 5, "right": 6}, "within": None, "order": "outer", "every": 3},
+        ),
+        (COUNTED | {"form": "ranges"}, {"counts": {"left": 5, "right": 6}, "within": None, "ranges": True}),
+        (TIMED | {"capacity": 9}, {"counts": None, "within": (-4, 9), "delay": 5, "capacity": 9}),
+        (TIMED | {"order": Inner(2)}, {"counts": None, "within": (-4, 9), "delay": 5, "order": "inner", "every": 2}),
+        (STREAMS, {"counts": None, "within": (0, 0)}),
+    ],
+)
+def test_what_an_engine_is_given(options: dict[str, Any], expected: dict[str, Any]) -> None:
+    table = rows([7], t=[1])
+    assert opened(table, **options).engine_spec == EngineSpec(**expected)
+
+
+def test_times_of_an_engine_have_their_unit() -> None:
+    table = pa.table({"k": pa.array([7]), "t": pa.array([1], pa.timestamp("ms"))})
+    within = Within("t", "t", "-1 second", "2 seconds")
+    spec = opened(table, on=EQUAL, within=within, watermark=Watermark(left="1 second", right="3 seconds")).engine_spec
+    assert (spec.within, spec.delay, spec.time_unit) == ((-1000, 2000), 3000, 10**6)
+
+
+def test_a_self_join_with_rows_in_other_partitions() -> None:
+    """Each row meets the rows that came before it, in whichever partition they are."""
+    table = rows([7, 9, 8])
+    whole = BatchSummary({}, None, np.zeros(5, np.bool_), {"left": np.array([4, 0, 3])})
+    sequencer = opened(table, on=EQUAL, left=Rows(5), right=Rows(6), self_join=True, first_row=10)
+    assert sequencer.engine_spec == EngineSpec({"left": 5, "right": 6}, None, self_join=True)
+    call = sequenced(sequencer, table, table, whole=whole)
+    assert met(call) == {"left": [10, 11, 12, 13, 14], "right": [10, 11, 12, 13, 14]}
+    assert arrays(call.numbers) == {"left": [10, 13, 14], "right": [10, 13, 14]}
+    assert call.batches["left"].other_position.tolist() == [10, 13, 14]
+    assert call.tables["left"].column("k").to_pylist() == call.tables["right"].column("k").to_pylist() == [9, 8, 7]
+    assert call.arrived == {"left": 15, "right": 15}
