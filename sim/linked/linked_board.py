@@ -106,7 +106,6 @@ class LinkedBoard:
             f"linked-{board.name}-{chosen}",
             key=repr((board, chosen)),
             progress=progress,
-            optimize="-O1",
         )
         self.board = SimulatedBoard(folder)
         file, far_end = os.openpty()
