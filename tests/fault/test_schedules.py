@@ -16,7 +16,7 @@ from tests.fault.planted import Planted
 from tests.fault.simulator import Schedule
 from tests.fault.world import WrongError
 
-PARTS, OF_A_PART = 4, 125
+PARTS, OF_A_PART = 4, 75
 #: A schedule that finds a planted fault. What a seed makes changes with the simulator: then the next one that does.
 FINDS = {
     "synced": 12,
