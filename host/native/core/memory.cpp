@@ -35,11 +35,11 @@ size_t rounded(size_t bytes) { return bytes < kPage ? round_up(std::max<size_t>(
 
 // Regions that the system gave, in huge pages, cut into blocks. Pages of free blocks are kept for a while: to touch new
 // ones costs more than to merge what lies in them.
-class Pool {
+class BlockPool {
  public:
-  static Pool& of(Use use) {
-    static Pool* pools = [] {
-      auto* made = new Pool[2];  // live as long as the process: blocks may outlive static destructors
+  static BlockPool& of(Use use) {
+    static BlockPool* pools = [] {
+      auto* made = new BlockPool[2];  // live as long as the process: blocks may outlive static destructors
       pthread_atfork([] { of(Use::kWindow).mutex_.lock(), of(Use::kResult).mutex_.lock(); }, unlock, unlock);
       return made;
     }();
@@ -206,28 +206,28 @@ class Pool {
 }  // namespace
 
 MemoryUse memory_use() {
-  const MemoryUse windows = Pool::of(Use::kWindow).use(), results = Pool::of(Use::kResult).use();
+  const MemoryUse windows = BlockPool::of(Use::kWindow).use(), results = BlockPool::of(Use::kResult).use();
   return {windows.used + results.used, windows.kept + results.kept};
 }
 
 void give_back_idle(double seconds) {
   const auto until = Clock::now() - std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
-  Pool::of(Use::kWindow).give_back(until);
-  Pool::of(Use::kResult).give_back(until);
+  BlockPool::of(Use::kWindow).give_back(until);
+  BlockPool::of(Use::kResult).give_back(until);
 }
 
 void* take_memory(size_t bytes, Use use) {
   if (bytes > std::numeric_limits<size_t>::max() / 2) throw std::bad_alloc();
-  return Pool::of(use).take(rounded(bytes));
+  return BlockPool::of(use).take(rounded(bytes));
 }
 
 void give_memory(void* data, size_t bytes, Use use) {
-  Pool& pool = Pool::of(use);
+  BlockPool& pool = BlockPool::of(use);
   const bool due = pool.give(data, rounded(bytes));
   if (use == Use::kWindow && pool.unused()) {
-    Pool::of(Use::kResult).give_back(Clock::time_point::max());
+    BlockPool::of(Use::kResult).give_back(Clock::time_point::max());
   } else if (due) {
-    Pool::of(use == Use::kWindow ? Use::kResult : Use::kWindow).give_back(Clock::now() - kPatience);
+    BlockPool::of(use == Use::kWindow ? Use::kResult : Use::kWindow).give_back(Clock::now() - kPatience);
   }
 }
 

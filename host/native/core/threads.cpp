@@ -57,14 +57,14 @@ struct Job {
 
 thread_local const Job* Job::mine = nullptr;
 
-class Pool {
+class ThreadPool {
  public:
-  static Pool& instance() {
+  static ThreadPool& instance() {
     static const bool registered = [] {
       // A forked child has none of the threads, and locks that will never be opened: it starts with a pool of its own.
       pthread_atfork(nullptr, nullptr, [] {
         const int size = current_->size_;
-        current_ = new Pool();
+        current_ = new ThreadPool();
         current_->size_ = size;
       });
       return true;
@@ -125,7 +125,7 @@ class Pool {
     ending_.store(false);
   }
 
-  static Pool* current_;
+  static ThreadPool* current_;
   std::mutex turn_;
   std::vector<std::thread> workers_;
   std::atomic<int> size_ = std::max(1u, std::thread::hardware_concurrency());  // changed by the holder of the turn alone
@@ -136,7 +136,7 @@ class Pool {
   std::atomic<bool> ending_{false};
 };
 
-Pool* Pool::current_ = new Pool();  // never destroyed: threads may outlive static destructors
+ThreadPool* ThreadPool::current_ = new ThreadPool();  // never destroyed: threads may outlive static destructors
 
 class Background {
  public:
@@ -188,8 +188,8 @@ Background* Background::current_ = new Background();  // never destroyed: its th
 
 void run_in_background(std::function<void()> work) { Background::instance().take(std::move(work)); }
 
-void set_threads(int threads) { Pool::instance().resize(threads); }
-int threads() { return Pool::instance().size(); }
+void set_threads(int threads) { ThreadPool::instance().resize(threads); }
+int threads() { return ThreadPool::instance().size(); }
 
 void checkpoint() {
   const Job* job = Job::mine;
@@ -199,7 +199,7 @@ void checkpoint() {
 void run_tasks(size_t tasks, int most, Poll poll, const std::function<void(size_t)>& task) {
   if (tasks == 0) return;
   Job job{&task, tasks, poll};
-  Pool::instance().run(job, most);
+  ThreadPool::instance().run(job, most);
   if (job.error) std::rethrow_exception(job.error);
 }
 

@@ -355,7 +355,7 @@ void probe_run(const KernelTable& kernels, const Run<Key>& run, const ProbesOf<W
   const auto low = static_cast<Row>(base);
   const auto number = [base, low](Row row) { return base + static_cast<Row>(row - low); };
   // The rows of this run that a probe may see: the first of them, and how many numbers there are from it on.
-  const auto sight = [&](uint32_t place) -> std::pair<Row, Row> {
+  const auto visible = [&](uint32_t place) -> std::pair<Row, Row> {
     const int64_t opposite = scope.opposite ? scope.opposite[place] : scope.same_opposite;
     const int64_t first = std::max(opposite - scope.span, base), end = std::min(opposite, extent.last_row + 1);
     return {static_cast<Row>(first), static_cast<Row>(std::max<int64_t>(end - first, 0))};
@@ -392,7 +392,7 @@ void probe_run(const KernelTable& kernels, const Run<Key>& run, const ProbesOf<W
     const size_t start = end;
     uint64_t count = 0;
     if (!scope.counting) matches.kept.resize(end + range.length + kLeaf * 2);
-    const auto [first, span] = by_row ? sight(range.probe) : std::pair<Row, Row>(low, 0xFFFFFFFF);
+    const auto [first, span] = by_row ? visible(range.probe) : std::pair<Row, Row>(low, 0xFFFFFFFF);
     if (!by_time && scope.counting && range.length > 4) {
       count = count_rows(kernels, run, range.start, size_t{range.start} + range.length, first, span);
     } else if (!by_time && !scope.counting && range.length > 4) {

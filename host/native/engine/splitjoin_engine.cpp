@@ -14,17 +14,17 @@
 
 namespace muntin {
 
-void Bell::wait(uint32_t seen) {
+void EventCount::wait(uint32_t seen) {
   constexpr int spins = 64;
   for (int spin = 0; spin < spins; ++spin) {
-    if (rings_.load() != seen) return;
+    if (count_.load() != seen) return;
     if (spin % 16 == 15) std::this_thread::yield();
   }
   std::unique_lock lock(mutex_);
   asleep_.store(true);
   // A wait that ends by itself lets the caller of a step look for signals.
   changed_.wait_until(lock, std::chrono::system_clock::now() + std::chrono::milliseconds(20),
-                      [&] { return rings_.load() != seen; });
+                      [&] { return count_.load() != seen; });
   asleep_.store(false);
 }
 
@@ -37,7 +37,7 @@ int64_t now_ns() {
 }
 
 // What goes down the tree.
-struct Down {
+struct RowMessage {
   enum Kind : uint8_t { kRow, kExpire, kPurge, kFlush };
   int64_t key, number, opposite, time;  // `time` of a mark: its limit
   int64_t sent;      // when it was given, in ns; only when timed
@@ -48,7 +48,7 @@ struct Down {
 };
 
 // What goes up the tree: a pair, or a punctuation.
-struct Up {
+struct ResultMessage {
   static constexpr int64_t kInside = -1, kGroup = -2, kFlush = -3;  // within a row's pairs; behind a group; behind a step
   int64_t stored;
   uint32_t place;
@@ -92,24 +92,24 @@ struct Shared {
   std::unique_ptr<std::atomic<int64_t>[]> done[2] = {};
 };
 
-struct Choice;
+struct StructureChoice;
 
 // One core's share of both windows.
 class SubWindows {
  public:
   virtual ~SubWindows() = default;
   // Pairs of rows of one side that came one behind the other, by probing row, and by stored row where that is asked for.
-  virtual void probe(const Down* rows, size_t count, std::vector<Pair>& found) = 0;
-  virtual void store(const Down* rows, size_t count) = 0;  // of one side
+  virtual void probe(const RowMessage* rows, size_t count, std::vector<Pair>& found) = 0;
+  virtual void store(const RowMessage* rows, size_t count) = 0;  // of one side
   // Before these rows probe: rows of the other side that neither they nor later ones can meet.
-  virtual void expire(const Down& first) = 0;
+  virtual void expire(const RowMessage& first) = 0;
   virtual void expire_times(int side, int64_t limit, bool purge) = 0;
   virtual void arrived(int side, int64_t rows) = 0;
   virtual size_t rows(int side) const = 0;
   virtual size_t bytes() const = 0;
   virtual int64_t oldest(int side, int64_t none) const = 0;
   virtual int64_t oldest_block(int side) const = 0;
-  virtual const Choice* choice() const { return nullptr; }  // where it has one
+  virtual const StructureChoice* choice() const { return nullptr; }  // where it has one
 };
 
 size_t power_of_two(size_t least) {
@@ -132,11 +132,11 @@ class NestedLoop final : public SubWindows {
     }
   }
 
-  void probe(const Down* rows, size_t count, std::vector<Pair>& found) override {
+  void probe(const RowMessage* rows, size_t count, std::vector<Pair>& found) override {
     for (size_t i = 0; i < count; ++i) probe(rows[i], static_cast<uint32_t>(i), found);
   }
 
-  void store(const Down* rows, size_t count) override {
+  void store(const RowMessage* rows, size_t count) override {
     Side& side = sides_[rows[0].side];
     for (size_t i = 0; i < count; ++i) {
       if (counted()) {  // the oldest row makes room
@@ -151,7 +151,7 @@ class NestedLoop final : public SubWindows {
     }
   }
 
-  void expire(const Down& first) override {
+  void expire(const RowMessage& first) override {
     if (!counted()) return;
     Side& side = sides_[1 - first.side];
     const int64_t before = first.opposite - shared_.window.counts[1 - first.side];
@@ -223,7 +223,7 @@ class NestedLoop final : public SubWindows {
     side = std::move(wider);
   }
 
-  void probe(const Down& row, uint32_t probe, std::vector<Pair>& found) {
+  void probe(const RowMessage& row, uint32_t probe, std::vector<Pair>& found) {
     const int other = 1 - row.side;
     Side& side = sides_[other];
     const auto mask = side.size - 1;
@@ -262,12 +262,12 @@ class NestedLoop final : public SubWindows {
     }
   }
 
-  bool in_time(const Down& row, int64_t stored) const {
+  bool in_time(const RowMessage& row, int64_t stored) const {
     const Wide apart = static_cast<Wide>(stored) - row.time;
     return apart >= shared_.window.first_apart(row.side) && apart <= shared_.window.last_apart(row.side);
   }
 
-  std::pair<Key, Key> bounds(const Down& row, const Input& in, size_t interval) const {
+  std::pair<Key, Key> bounds(const RowMessage& row, const Input& in, size_t interval) const {
     if (in.bounded) {
       return {static_cast<const Key*>(in.bounds[interval].first)[row.place],
               static_cast<const Key*>(in.bounds[interval].second)[row.place]};
@@ -296,7 +296,7 @@ class Indexed final : public SubWindows {
     return window.by_role();
   }
 
-  void probe(const Down* rows, size_t count, std::vector<Pair>& found) override {
+  void probe(const RowMessage* rows, size_t count, std::vector<Pair>& found) override {
     const int side = rows[0].side, other = 1 - side;
     Input own = part(side, rows[0].place, count);
     own.stored = false;
@@ -308,7 +308,7 @@ class Indexed final : public SubWindows {
     const int64_t window = shared_.window.counts[other];
     for (size_t i = 0; i < result.pairs[side]; ++i) {
       const auto row = std::lower_bound(rows, rows + count, probing[i],
-                                        [](const Down& row, int64_t number) { return row.number < number; });
+                                        [](const RowMessage& row, int64_t number) { return row.number < number; });
       if (window != 0 && stored[i] < row->opposite - window) continue;
       found.push_back({static_cast<uint32_t>(row - rows), stored[i], inner ? block(other, stored[i]) : 0});
     }
@@ -317,7 +317,7 @@ class Indexed final : public SubWindows {
     });
   }
 
-  void store(const Down* rows, size_t count) override {
+  void store(const RowMessage* rows, size_t count) override {
     const int side = rows[0].side;
     keys_.resize(count), rows_.resize(count), opposite_.resize(count), times_.resize(count);
     for (size_t i = 0; i < count; ++i) {
@@ -352,7 +352,7 @@ class Indexed final : public SubWindows {
     }
   }
 
-  void expire(const Down& first) override {
+  void expire(const RowMessage& first) override {
     if (shared_.window.timed()) return;
     engine_->arrived(1 - first.side, first.opposite);
     forget(1 - first.side);
@@ -427,7 +427,7 @@ class Indexed final : public SubWindows {
 };
 
 // What a core with a choice of structures has chosen so far.
-struct Choice {
+struct StructureChoice {
   std::string structure = "nested_loop";
   std::string why = "few rows";
   int64_t changes = 0, trials = 0, borders = 0;
@@ -446,14 +446,14 @@ int64_t thread_ns() {
 //
 // Source of the advice: SplitJoin, section 4 (nested loops); PanJoin, section V-A.4 (the other structures).
 template <class Key>
-class Chosen final : public SubWindows {
+class AdaptiveWindow final : public SubWindows {
  public:
   // `kinds`: all but nested loops. `border_rows`: that are stored between two borders; 0: a quarter of the sub-windows.
   // `restless`, for tests: whatever was tried takes the place of what is there.
-  Chosen(const Shared& shared, std::vector<std::string> kinds, size_t border_rows, bool restless)
+  AdaptiveWindow(const Shared& shared, std::vector<std::string> kinds, size_t border_rows, bool restless)
       : shared_(shared), all_(shared), kinds_(std::move(kinds)), border_rows_(border_rows), restless_(restless) {}
 
-  void probe(const Down* rows, size_t count, std::vector<Pair>& found) override {
+  void probe(const RowMessage* rows, size_t count, std::vector<Pair>& found) override {
     const size_t before = found.size();
     if (trial_.empty()) {
       held().probe(rows, count, found);
@@ -472,7 +472,7 @@ class Chosen final : public SubWindows {
     seen_.pairs += static_cast<double>(found.size() - before);
   }
 
-  void store(const Down* rows, size_t count) override {
+  void store(const RowMessage* rows, size_t count) override {
     Keys& keys = keys_[rows[0].side];
     for (size_t i = 0; i < count; ++i) {
       const auto key = static_cast<double>(rows[i].key);
@@ -503,7 +503,7 @@ class Chosen final : public SubWindows {
     }
   }
 
-  void expire(const Down& first) override {
+  void expire(const RowMessage& first) override {
     note_arrived(1 - first.side, first.opposite);
     each([&](SubWindows& windows) { windows.expire(first); });
   }
@@ -522,7 +522,7 @@ class Chosen final : public SubWindows {
   }
   int64_t oldest(int side, int64_t none) const override { return all_.oldest(side, none); }
   int64_t oldest_block(int side) const override { return all_.oldest_block(side); }
-  const Choice* choice() const override { return &choice_; }
+  const StructureChoice* choice() const override { return &choice_; }
 
  private:
   static constexpr size_t kLeastBorderRows = 256;
@@ -697,7 +697,7 @@ class Chosen final : public SubWindows {
   std::vector<size_t> tried_;
   int64_t rested_ = 0;                    // borders since all were tried
   Keys keys_[2];
-  Choice choice_;
+  StructureChoice choice_;
 };
 
 // Merges the results of one probing side. An input that has come to its punctuation waits for the others; of their
@@ -705,7 +705,7 @@ class Chosen final : public SubWindows {
 // they come, for a core whose turn is later would hold up the rows that the first one needs for its punctuation.
 class Merger {
  public:
-  void add(Queue<Up>* input) {
+  void add(Queue<ResultMessage>* input) {
     inputs_.push_back(input);
     ended_.push_back(false);
   }
@@ -714,7 +714,7 @@ class Merger {
   bool run(bool in_turn, size_t most, const Put& put) {
     bool moved = false;
     for (size_t idle = 0; idle < inputs_.size() && most > 0;) {
-      const Up* item = ended_[turn_] ? nullptr : inputs_[turn_]->front();
+      const ResultMessage* item = ended_[turn_] ? nullptr : inputs_[turn_]->front();
       const bool last = ended_count_ + 1 == inputs_.size();
       if (item == nullptr || (item->punctuation() ? last && !put(*item) : !put(*item))) {
         if (in_turn) break;
@@ -739,21 +739,21 @@ class Merger {
   }
 
  private:
-  std::vector<Queue<Up>*> inputs_;
+  std::vector<Queue<ResultMessage>*> inputs_;
   std::vector<bool> ended_;
   size_t ended_count_ = 0, turn_ = 0;
 };
 
 // A place in the tree: rows come in from above, results go out towards it.
 struct Place {
-  Place(size_t queue_rows) : down(queue_rows), up{Queue<Up>(queue_rows), Queue<Up>(queue_rows)} {}
+  Place(size_t queue_rows) : down(queue_rows), up{Queue<ResultMessage>(queue_rows), Queue<ResultMessage>(queue_rows)} {}
   virtual ~Place() = default;
   virtual void serve() = 0;
 
-  Queue<Down> down;
-  Queue<Up> up[2];
-  Bell bell;
-  Bell* parent = nullptr;
+  Queue<RowMessage> down;
+  Queue<ResultMessage> up[2];
+  EventCount events;
+  EventCount* parent = nullptr;
 };
 
 // An inner node: a distributor that hands rows on to its children, and two mergers.
@@ -770,7 +770,7 @@ struct Node final : Place {
   void serve() override {
     const bool in_turn = shared.splitjoin.order == PairOrder::kInner;
     while (true) {
-      const uint32_t seen = bell.rings();
+      const uint32_t seen = events.count();
       if (shared.stopping.load()) return;
       schedule.point();
       bool moved = false;
@@ -780,17 +780,17 @@ struct Node final : Place {
         moved = true;
       }
       for (int side = 0; side < 2; ++side) {
-        moved |= mergers[side].run(in_turn, schedule.most(kTogether), [&](const Up& item) {
+        moved |= mergers[side].run(in_turn, schedule.most(kTogether), [&](const ResultMessage& item) {
           if (up[side].full()) return false;
           up[side].push(item);
           return true;
         });
       }
       if (moved) {
-        parent->ring();
-        for (Place* child : children) child->bell.ring();
+        parent->notify();
+        for (Place* child : children) child->events.notify();
       } else {
-        bell.wait(seen);
+        events.wait(seen);
       }
     }
   }
@@ -809,32 +809,32 @@ struct Core final : Place {
 
   void serve() override {
     while (true) {
-      const uint32_t seen = bell.rings();
+      const uint32_t seen = events.count();
       if (shared.stopping.load()) return;
       schedule.point();
       taken.clear();
       const size_t most = schedule.most(kTogether);
       while (taken.size() < most) {
-        const Down* item = down.front();
-        if (item == nullptr || (!taken.empty() && (item->kind != Down::kRow || item->side != taken[0].side))) break;
+        const RowMessage* item = down.front();
+        if (item == nullptr || (!taken.empty() && (item->kind != RowMessage::kRow || item->side != taken[0].side))) break;
         taken.push_back(*item);
         down.pop();
-        if (taken.back().kind != Down::kRow) break;  // the item is the producer's again
+        if (taken.back().kind != RowMessage::kRow) break;  // the item is the producer's again
       }
       if (taken.empty()) {
-        bell.wait(seen);
+        events.wait(seen);
         continue;
       }
-      parent->ring();
-      taken[0].kind == Down::kRow ? join() : mark(taken[0]);
+      parent->notify();
+      taken[0].kind == RowMessage::kRow ? join() : mark(taken[0]);
     }
   }
 
-  void mark(const Down& item) {
-    if (item.kind == Down::kFlush) {
-      for (int side = 0; side < 2; ++side) put(side, {Up::kFlush, 0});
+  void mark(const RowMessage& item) {
+    if (item.kind == RowMessage::kFlush) {
+      for (int side = 0; side < 2; ++side) put(side, {ResultMessage::kFlush, 0});
     } else {
-      guarded([&] { windows->expire_times(item.side, item.time, item.kind == Down::kPurge); });
+      guarded([&] { windows->expire_times(item.side, item.time, item.kind == RowMessage::kPurge); });
     }
   }
 
@@ -865,16 +865,16 @@ struct Core final : Place {
     if (timed) measure(began);
     size_t at = 0;
     for (size_t i = 0; i < taken.size(); ++i) {
-      const Down& row = taken[i];
+      const RowMessage& row = taken[i];
       if (shared.splitjoin.order == PairOrder::kInner) punctuate(row, other, i, at);
       for (; at < found.size() && found[at].probe == i; ++at) put(side, {found[at].stored, row.place});
       for (int output = 0; output < 2; ++output) {
-        if (row.ends >> output & 1) put(output, {Up::kGroup, row.place});
+        if (row.ends >> output & 1) put(output, {ResultMessage::kGroup, row.place});
       }
     }
     // Each core finds by itself which rows are its own.
     size_t mine = 0;
-    for (const Down& row : taken) {
+    for (const RowMessage& row : taken) {
       if (seen_rows[side]++ % static_cast<int64_t>(shared.splitjoin.cores) == static_cast<int64_t>(index)) taken[mine++] = row;
     }
     if (mine > 0) guarded([&] { windows->store(taken.data(), mine); });
@@ -882,7 +882,7 @@ struct Core final : Place {
 
   // In inner order: the pairs of a row up to the last punctuation within them, behind every `every`-th stored row, which
   // all cores put at the same places, from the first row that any of them may hold.
-  void punctuate(const Down& row, int other, size_t probe, size_t& at) {
+  void punctuate(const RowMessage& row, int other, size_t probe, size_t& at) {
     const auto cores = static_cast<int64_t>(shared.splitjoin.cores);
     const int64_t every = shared.splitjoin.every, window = shared.window.counts[other];
     const int64_t end = (seen_rows[other] + cores - 1) / cores;
@@ -892,26 +892,26 @@ struct Core final : Place {
       for (; at < found.size() && found[at].probe == probe && found[at].block < block; ++at) {
         put(row.side, {found[at].stored, row.place});
       }
-      put(row.side, {Up::kInside, row.place});
+      put(row.side, {ResultMessage::kInside, row.place});
     }
   }
 
-  void put(int side, const Up& item) {
+  void put(int side, const ResultMessage& item) {
     while (up[side].full()) {
-      const uint32_t seen = bell.rings();
+      const uint32_t seen = events.count();
       if (!up[side].full()) break;
       if (shared.stopping.load()) return;
-      parent->ring();
-      bell.wait(seen);
+      parent->notify();
+      events.wait(seen);
     }
     up[side].push(item);
     schedule.point();
-    if (item.punctuation()) parent->ring();
+    if (item.punctuation()) parent->notify();
   }
 
   void measure(int64_t began) {
     const int64_t ended = now_ns();
-    for (const Down& row : taken) {
+    for (const RowMessage& row : taken) {
       waited += static_cast<double>(began - row.sent);
       worked += static_cast<double>(ended - began);
       auto& done = shared.done[row.side][row.place];
@@ -927,7 +927,7 @@ struct Core final : Place {
   const size_t index;
   Schedule schedule;
   std::unique_ptr<SubWindows> windows;
-  std::vector<Down> taken;
+  std::vector<RowMessage> taken;
   std::vector<Pair> found;
   int64_t seen_rows[2] = {0, 0};  // of each side
   // Once it has failed it goes on without pairs, so that the others' come out.
@@ -951,7 +951,7 @@ class SplitJoin final : public Engine {
       tree.cores.push_back(std::make_unique<Core>(tree.shared, index, key_bytes_ == 4 ? windows<int32_t>(opening.index)
                                                                                     : windows<int64_t>(opening.index)));
     }
-    connect(tree.root, tree.mergers, &tree.bell, 0, splitjoin.cores, 1);
+    connect(tree.root, tree.mergers, &tree.events, 0, splitjoin.cores, 1);
     try {
       for (auto& core : tree.cores) tree.threads.emplace_back([place = core.get()] { place->serve(); });
       for (auto& node : tree.nodes) tree.threads.emplace_back([place = node.get()] { place->serve(); });
@@ -989,8 +989,8 @@ class SplitJoin final : public Engine {
     settle();
     for (const auto& core : tree_->cores) core->guarded([&] { core->windows->arrived(side, rows); });
   }
-  void expire_times(int side, int64_t limit) override { mark(side, limit, Down::kExpire); }
-  void purge(int side, int64_t limit) override { mark(side, limit, Down::kPurge); }
+  void expire_times(int side, int64_t limit) override { mark(side, limit, RowMessage::kExpire); }
+  void purge(int side, int64_t limit) override { mark(side, limit, RowMessage::kPurge); }
 
   size_t rows(int side) const override {
     settle();
@@ -1029,7 +1029,7 @@ class SplitJoin final : public Engine {
       std::vector<std::string> structures, why;
       std::vector<int64_t> borders, trials, changes;
       for (const auto& core : tree.cores) {
-        const Choice& choice = *core->windows->choice();
+        const StructureChoice& choice = *core->windows->choice();
         structures.push_back(choice.structure), why.push_back(choice.why);
         borders.push_back(choice.borders), trials.push_back(choice.trials), changes.push_back(choice.changes);
       }
@@ -1064,7 +1064,7 @@ class SplitJoin final : public Engine {
                  .condition = opening.condition} {}
 
     Shared shared;
-    Bell bell;
+    EventCount events;
     std::vector<std::unique_ptr<Core>> cores;
     std::vector<std::unique_ptr<Node>> nodes;
     std::vector<Place*> root;  // the children of the root
@@ -1074,8 +1074,8 @@ class SplitJoin final : public Engine {
 
     void stop() {
       shared.stopping.store(true);
-      for (auto& core : cores) core->bell.ring();
-      for (auto& node : nodes) node->bell.ring();
+      for (auto& core : cores) core->events.notify();
+      for (auto& node : nodes) node->events.notify();
       for (std::thread& thread : threads) thread.join();
       threads.clear();
     }
@@ -1086,12 +1086,12 @@ class SplitJoin final : public Engine {
     const Shared& shared = tree_->shared;
     if (index.name == "nested_loop") return std::make_unique<NestedLoop<Key>>(shared);
     if (index.name != "auto") return std::make_unique<Indexed<Key>>(shared, index);
-    return std::make_unique<Chosen<Key>>(shared, std::vector<std::string>{"sorted_runs", "rap_table", "wib_tree", "bplus_tree"},
+    return std::make_unique<AdaptiveWindow<Key>>(shared, std::vector<std::string>{"sorted_runs", "rap_table", "wib_tree", "bplus_tree"},
                                          index.options.whole("border_rows", 0, 0), index.options.flag("restless", false));
   }
 
   // The subtree over cores [from, to): as wide as it may be before it becomes deeper.
-  void connect(std::vector<Place*>& children, Merger (&mergers)[2], Bell* parent, size_t from, size_t to, int64_t depth) {
+  void connect(std::vector<Place*>& children, Merger (&mergers)[2], EventCount* parent, size_t from, size_t to, int64_t depth) {
     Tree& tree = *tree_;
     tree.depth = std::max(tree.depth, depth);
     const size_t fan_out = tree.shared.splitjoin.fan_out;
@@ -1104,7 +1104,7 @@ class SplitJoin final : public Engine {
       } else {
         tree.nodes.push_back(std::make_unique<Node>(tree.shared, tree.nodes.size() + 1));
         Node* node = tree.nodes.back().get();
-        connect(node->children, node->mergers, &node->bell, first, last, depth + 1);
+        connect(node->children, node->mergers, &node->events, first, last, depth + 1);
         child = node;
       }
       child->parent = parent;
@@ -1135,16 +1135,16 @@ class SplitJoin final : public Engine {
     bool flushed = false;
     flushes_ = 0;
     while (flushes_ < 2) {
-      const uint32_t seen = tree.bell.rings();
+      const uint32_t seen = tree.events.count();
       schedule_.point();
       bool moved = false;
       for (size_t left = schedule_.most(kTogether); left > 0 && !flushed && Node::room(tree.root); --left) {
-        Down item{};
+        RowMessage item{};
         if (next[0] < input[0]->count || next[1] < input[1]->count) {
           item = take(input, next, group);
           if (item.ends != 0) groups_.push_back(item.ends);
         } else {
-          item.kind = Down::kFlush;
+          item.kind = RowMessage::kFlush;
           groups_.push_back(3);
           flushed = true;
         }
@@ -1153,10 +1153,10 @@ class SplitJoin final : public Engine {
       }
       moved |= combine(result);
       if (moved) {
-        for (Place* child : tree.root) child->bell.ring();
+        for (Place* child : tree.root) child->events.notify();
       } else {
         if (request.poll != nullptr && request.poll()) throw Interrupted();
-        tree.bell.wait(seen);
+        tree.events.wait(seen);
       }
     }
     for (int side = 0; side < 2; ++side) {
@@ -1183,12 +1183,12 @@ class SplitJoin final : public Engine {
   }
 
   // The next row in the order of arrival.
-  Down take(const Input* const (&input)[2], size_t (&next)[2], uint8_t& group) {
+  RowMessage take(const Input* const (&input)[2], size_t (&next)[2], uint8_t& group) {
     const SplitJoinSettings& splitjoin = tree_->shared.splitjoin;
     const int side = earlier(input, next);
     const Input& in = *input[side];
     const size_t at = next[side]++;
-    Down item{};
+    RowMessage item{};
     item.key = key_bytes_ == 4 ? static_cast<const int32_t*>(in.keys)[at] : static_cast<const int64_t*>(in.keys)[at];
     item.number = in.row(at);
     item.opposite = in.opposite_of(at);
@@ -1223,9 +1223,9 @@ class SplitJoin final : public Engine {
         // Where no group is owed, what comes is of the group whose last row has not been given yet.
         if (grouped && !groups_.empty() && !(groups_.front() >> side & 1)) continue;
         bool ended = false;
-        some |= tree.mergers[side].run(order == PairOrder::kInner, grouped ? 1 : size_t{1} << 12, [&](const Up& item) {
+        some |= tree.mergers[side].run(order == PairOrder::kInner, grouped ? 1 : size_t{1} << 12, [&](const ResultMessage& item) {
           accept(side, item, result);
-          ended |= item.stored == Up::kGroup || item.stored == Up::kFlush;
+          ended |= item.stored == ResultMessage::kGroup || item.stored == ResultMessage::kFlush;
           return true;
         });
         if (!ended || !grouped) continue;
@@ -1240,11 +1240,11 @@ class SplitJoin final : public Engine {
     return moved;
   }
 
-  void accept(int side, const Up& item, Result& result) {
+  void accept(int side, const ResultMessage& item, Result& result) {
     if (item.punctuation()) {
-      punctuations_ += item.stored != Up::kFlush;
-      flushes_ += item.stored == Up::kFlush;
-      if (item.stored == Up::kGroup && tree_->shared.splitjoin.timed && tree_->shared.probing) {
+      punctuations_ += item.stored != ResultMessage::kFlush;
+      flushes_ += item.stored == ResultMessage::kFlush;
+      if (item.stored == ResultMessage::kGroup && tree_->shared.splitjoin.timed && tree_->shared.probing) {
         const int64_t now = now_ns();
         gathered_ += static_cast<double>(now - tree_->shared.done[side][item.place].load());
         whole_ += static_cast<double>(now - starts_[side][item.place]);
@@ -1263,21 +1263,21 @@ class SplitJoin final : public Engine {
   }
 
   // Limits on event times take the rows' way, so that every core meets them at the same row.
-  void mark(int side, int64_t limit, Down::Kind kind) {
-    Down item{};
+  void mark(int side, int64_t limit, RowMessage::Kind kind) {
+    RowMessage item{};
     item.kind = kind, item.side = static_cast<uint8_t>(side), item.time = limit;
     Tree& tree = *tree_;
     if (tree.threads.empty()) return;
     for (bool sent = false; !sent;) {
-      const uint32_t seen = tree.bell.rings();
+      const uint32_t seen = tree.events.count();
       sent = Node::room(tree.root);
       if (!sent) {
-        tree.bell.wait(seen);
+        tree.events.wait(seen);
         continue;
       }
       for (Place* child : tree.root) {
         child->down.push(item);
-        child->bell.ring();
+        child->events.notify();
       }
     }
     marked_ = true;

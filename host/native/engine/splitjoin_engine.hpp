@@ -34,21 +34,21 @@ struct SplitJoinSettings {
   uint64_t schedule;     // seed of random yields and pauses of the threads, for tests; 0: none
 };
 
-// What a thread waits at. Others ring when they have put something into its queues, or made room behind it.
-class Bell {
+// What a thread waits for. Others notify it when they have put something into its queues, or made room behind it.
+class EventCount {
  public:
-  uint32_t rings() const { return rings_.load(); }
-  void ring() {
-    rings_.fetch_add(1);
+  uint32_t count() const { return count_.load(); }
+  void notify() {
+    count_.fetch_add(1);
     if (!asleep_.load()) return;
     { const std::lock_guard lock(mutex_); }
     changed_.notify_one();
   }
-  // Returns once it has rung more than `seen` times, or after a while.
+  // Returns once it was notified more than `seen` times, or after a while.
   void wait(uint32_t seen);
 
  private:
-  std::atomic<uint32_t> rings_{0};
+  std::atomic<uint32_t> count_{0};
   std::atomic<bool> asleep_{false};
   std::mutex mutex_;
   std::condition_variable changed_;

@@ -637,7 +637,7 @@ class SpoEngine final : public Engine {
   }
 
   // Which stored rows the probes of a chunk may meet, by arrival and time: all of an extent, none, or some.
-  enum class Sight { kNone, kSome, kAll };
+  enum class Visibility { kNone, kSome, kAll };
   struct View {
     const SpoEngine& engine;
     const Chunk& chunk;
@@ -651,16 +651,16 @@ class SpoEngine final : public Engine {
           low(engine.window_.first_apart(chunk.side)), high(engine.window_.last_apart(chunk.side)),
           times(engine.times_of(1 - chunk.side)) {}
 
-    Sight of(const Extent& extent) const {
-      if (extent.last_row < chunk.least_opposite - span || extent.first_row >= chunk.most_opposite) return Sight::kNone;
+    Visibility of(const Extent& extent) const {
+      if (extent.last_row < chunk.least_opposite - span || extent.first_row >= chunk.most_opposite) return Visibility::kNone;
       bool all = extent.first_row >= chunk.most_opposite - span && extent.last_row < chunk.least_opposite;
       if (in.times) {
-        if (extent.last_time < low + chunk.first_time || extent.first_time > high + chunk.last_time) return Sight::kNone;
+        if (extent.last_time < low + chunk.first_time || extent.first_time > high + chunk.last_time) return Visibility::kNone;
         all &= extent.first_time >= low + chunk.last_time && extent.last_time <= high + chunk.first_time;
       }
-      return all ? Sight::kAll : Sight::kSome;
+      return all ? Visibility::kAll : Visibility::kSome;
     }
-    Sight of_row(int64_t row) const {
+    Visibility of_row(int64_t row) const {
       const int64_t time = in.times ? times.of(row) : 0;
       return of({row, row, time, time});
     }
@@ -786,9 +786,9 @@ class SpoEngine final : public Engine {
   // range of the first one are scanned; further conditions are asked of each row found, by its ranks.
   void probe_run(const ImmutableRun& run, const Chunk& chunk, const Input& in, bool counting, Output& output) {
     const View view(*this, chunk, in);
-    const Sight sight = view.of(run.extent);
-    if (sight == Sight::kNone) return;
-    const bool checked = sight == Sight::kSome;
+    const Visibility visibility = view.of(run.extent);
+    if (visibility == Visibility::kNone) return;
+    const bool checked = visibility == Visibility::kSome;
     const std::vector<const uint32_t*> of = all_ranges(run, chunk, output);
     const size_t scan = run.order[0], scans = chunk.conditions[scan].intervals.size();
     Sink sink{output, counts_[chunk.side].data(), chunk.first};
@@ -884,8 +884,8 @@ class SpoEngine final : public Engine {
         const uint32_t bit = permutation[i];
         if (!checked) {
           set(bits, bit);
-        } else if (const Sight seen = view.of_row(run.row(bit)); seen != Sight::kNone) {
-          set(seen == Sight::kAll ? bits : unsure, bit);
+        } else if (const Visibility seen = view.of_row(run.row(bit)); seen != Visibility::kNone) {
+          set(seen == Visibility::kAll ? bits : unsure, bit);
         }
       }
     };
@@ -1003,7 +1003,7 @@ class SpoEngine final : public Engine {
   // The mutable part (section 3.2): its identifiers ascend with arrival, so arrival limits are a range of them.
   void probe_part(const MutablePart& part, const Chunk& chunk, const Input& in, bool counting, Output& output) {
     const View view(*this, chunk, in);
-    if (view.of(part.extent) == Sight::kNone) return;
+    if (view.of(part.extent) == Visibility::kNone) return;
     Sink sink{output, counts_[chunk.side].data(), chunk.first};
     std::vector<CallVector<uint32_t>> place(conditions_, CallVector<uint32_t>(chunk.count));  // in order of keys
     for (size_t k = 0; k < conditions_; ++k) {
@@ -1034,7 +1034,7 @@ class SpoEngine final : public Engine {
   // What the paper compares PO-Join with: a CSS-Tree for each condition, and their results intersected.
   void probe_css(const ImmutableRun& run, const Chunk& chunk, const Input& in, bool counting, Output& output) {
     const View view(*this, chunk, in);
-    if (view.of(run.extent) == Sight::kNone) return;
+    if (view.of(run.extent) == Visibility::kNone) return;
     const std::vector<const uint32_t*> of = all_ranges(run, chunk, output);
     Sink sink{output, counts_[chunk.side].data(), chunk.first};
     for (size_t probe = 0; probe < chunk.count; ++probe) {

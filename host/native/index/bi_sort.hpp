@@ -25,7 +25,7 @@ class BiSortArray {
         step_(options.partitions ? std::max<size_t>((capacity + options.partitions - 1) / options.partitions, 1) : 64) {}
 
   // A batch of at least the buffer's size goes into the main array, another one into the buffer.
-  void insert(const Slice<Key>& rows) {
+  void insert(const RowSpan<Key>& rows) {
     flush();
     if (rows.count >= options_.buffer_rows) {
       begin(rows);
@@ -88,8 +88,8 @@ class BiSortArray {
     }
     return some;
   }
-  Slice<Key> main() const { return {main_.words(), main_.rows(), main_.length()}; }
-  Slice<Key> buffer() const { return {words_.data(), Run<Key>::kRows ? rows_.data() : nullptr, words_.size()}; }
+  RowSpan<Key> main() const { return {main_.words(), main_.rows(), main_.length()}; }
+  RowSpan<Key> buffer() const { return {words_.data(), Run<Key>::kRows ? rows_.data() : nullptr, words_.size()}; }
 
   template <class Take>
   void each(const Take& take) const {
@@ -146,7 +146,7 @@ class BiSortArray {
     rows_.clear();
   }
 
-  void begin(const Slice<Key>& rows) {
+  void begin(const RowSpan<Key>& rows) {
     in_ = rows;
     out_ = Run<Key>(main_.length() + rows.count, {});
     merging_ = true;
@@ -186,7 +186,7 @@ class BiSortArray {
   std::vector<Key> index_;
   std::vector<Word> words_;  // of the insertion buffer, unsorted
   std::vector<Row> rows_;
-  Slice<Key> in_{};
+  RowSpan<Key> in_{};
   bool merging_ = false;
   size_t merges_ = 0;
 };

@@ -15,13 +15,13 @@ namespace muntin {
 
 // Rows in the order of their keys; `rows` is null with 32-bit keys, whose words hold them.
 template <class Key>
-struct Slice {
+struct RowSpan {
   const Word* words;
   const Row* rows;
   size_t count;
 
   Key key(size_t at) const { return Run<Key>::key(words[at]); }
-  Slice part(size_t from, size_t to) const { return {words + from, rows ? rows + from : nullptr, to - from}; }
+  RowSpan part(size_t from, size_t to) const { return {words + from, rows ? rows + from : nullptr, to - from}; }
 
   // The first place from `from` on whose key is `key` or greater, found in steps that double, then halve.
   size_t seek(size_t from, Key wanted) const {
@@ -71,7 +71,7 @@ class Llat {
   }
 
   // Puts rows behind those of the list that ends in `last`, and takes entries as they are needed.
-  void append(uint32_t& last, const Slice<Key>& rows) {
+  void append(uint32_t& last, const RowSpan<Key>& rows) {
     for (size_t from = 0; from < rows.count;) {
       if (entries_[last].head == entry_rows_) {
         const uint32_t next = take();  // may move the entries
@@ -106,7 +106,7 @@ class Llat {
       const Segment& from = segments_[at >> shift_];
       const size_t start = place(at);
       if (entries_[at].head > 0) {
-        take(Slice<Key>{from.words + start, from.rows ? from.rows + start : nullptr, entries_[at].head});
+        take(RowSpan<Key>{from.words + start, from.rows ? from.rows + start : nullptr, entries_[at].head});
       }
     }
   }

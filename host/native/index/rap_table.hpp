@@ -49,7 +49,7 @@ class RapTable {
   const Learned& learned() const { return learned_; }
 
   // Sorts rows into partitions and brings the histograms up to date. Many rows are copied later, by `work`.
-  void insert(const Slice<Key>& rows) {
+  void insert(const RowSpan<Key>& rows) {
     flush();
     learned_.rows += rows.count;
     pending_ = rows;
@@ -209,7 +209,7 @@ class RapTable {
   Llat<Key> llat_;
   Learned learned_;
   size_t comparisons_ = 0;
-  Slice<Key> pending_{};
+  RowSpan<Key> pending_{};
   std::vector<Group> groups_;
   std::vector<size_t> pieces_;  // first group of each
 };

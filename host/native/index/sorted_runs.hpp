@@ -17,7 +17,7 @@ struct RunPolicy {
   size_t growth = 8;           // ladder: ratio of the sizes of neighbouring classes
   size_t base_rows = 1024;     // ladder: upper end of the lowest class
   size_t buffer_rows = 1024;
-  bool adaptive = true;        // ladder: one run where that costs less, see `Choice`
+  bool adaptive = true;        // ladder: one run where that costs less, see `RunChoice`
 
   int rung(size_t length) const {
     int rung = 0;
@@ -35,7 +35,7 @@ struct RunPolicy {
 // Whether some rows are to be one run, which each step writes out, or a ladder of runs, each of which every probe looks at.
 // Costs are in words that a merge moves in the same time, as measured on the benchmark's cells. It is changed where the other
 // one costs so much less that a change of what comes in does not change it back and forth.
-struct Choice {
+struct RunChoice {
   bool one = false;
   double one_cost = 0, ladder_cost = 0;  // of a step
 
@@ -182,7 +182,7 @@ class SortedRuns final : public WindowIndex<K>, public NumberedRuns<K> {
   Figures figures() const override {
     std::vector<int64_t> lengths;
     for (const auto& held : runs_) lengths.push_back(static_cast<int64_t>(held->run.length()));
-    const Choice& choice = one_run() ? whole_ : part_;
+    const RunChoice& choice = one_run() ? whole_ : part_;
     return {{"runs", static_cast<int64_t>(runs_.size())},
             {"lengths", lengths},
             {"batch_rows", std::llround(batch_rows_)},
@@ -241,7 +241,7 @@ class SortedRuns final : public WindowIndex<K>, public NumberedRuns<K> {
   static void follow(double& mean, double value) { mean += (value - mean) / (mean < 0 ? 1 : 8); }
 
   // Chooses for so many rows, by what steps bring and ask.
-  void weigh(Choice& choice, double rows) const {
+  void weigh(RunChoice& choice, double rows) const {
     const int levels = policy_.rung(static_cast<size_t>(rows / 2)) - policy_.rung(static_cast<size_t>(batch_rows_));
     choice.weigh(rows, std::max(2, levels + 1), probes_ < 0 ? batch_rows_ : probes_, std::max(matches_, 0.0));
   }
@@ -435,7 +435,7 @@ class SortedRuns final : public WindowIndex<K>, public NumberedRuns<K> {
   int64_t first_row_ = 0;  // of the newest subwindow
   bool closed_ = true;     // it takes no more rows
   size_t rows_ = 0, bytes_ = 0;
-  Choice whole_, part_;  // of a count window, and of a subwindow
+  RunChoice whole_, part_;  // of a count window, and of a subwindow
   double batch_rows_ = -1, probes_ = -1, matches_ = -1;
 };
 

@@ -13,9 +13,9 @@
 namespace muntin {
 
 // What a scope leaves to be checked of the rows of an extent, for the probes of a chunk.
-class Sight {
+class VisibleRange {
  public:
-  Sight(const KernelTable& kernels, const Extent& extent, const Scope& scope)
+  VisibleRange(const KernelTable& kernels, const Extent& extent, const Scope& scope)
       : kernels_(kernels), scope_(scope), extent_(extent), base_(extent.first_row) {
     const int64_t least = scope.least_opposite - scope.span, most = scope.most_opposite - scope.span;
     none_ = extent.last_row < least || extent.first_row >= scope.most_opposite;
@@ -113,17 +113,17 @@ class SubwindowChain final : public WindowIndex<typename Structure::Key> {
   void probe(const Probes& probes, const Scope& scope, Matches& matches) const override {
     for (const auto& subwindow : chain_) {
       if (subwindow->structure->rows() > 0) {
-        const Sight sight(kernels_, subwindow->extent, scope);
+        const VisibleRange visible(kernels_, subwindow->extent, scope);
         if constexpr (kSorted) {
-          if (!sight.none()) probe_sorted(*subwindow->structure, sight, probes, scope, matches);
+          if (!visible.none()) probe_sorted(*subwindow->structure, visible, probes, scope, matches);
         } else {
-          if (!sight.none()) probe_structure(*subwindow->structure, sight, probes, scope, matches);
+          if (!visible.none()) probe_structure(*subwindow->structure, visible, probes, scope, matches);
         }
       }
       if (!subwindow->late.words.empty()) {
-        const Sight sight(kernels_, subwindow->late.extent, scope);
+        const VisibleRange visible(kernels_, subwindow->late.extent, scope);
         const Late& late = subwindow->late;
-        if (!sight.none()) probe_few({late.words.data(), data(late.rows), late.words.size()}, sight, probes, scope, matches);
+        if (!visible.none()) probe_few({late.words.data(), data(late.rows), late.words.size()}, visible, probes, scope, matches);
       }
     }
   }
@@ -271,7 +271,7 @@ class SubwindowChain final : public WindowIndex<typename Structure::Key> {
   }
 
   // Puts rows into the newest subwindow.
-  void put(Subwindow& to, const Slice<Key>& rows, const Extent& extent, const Times& times) {
+  void put(Subwindow& to, const RowSpan<Key>& rows, const Extent& extent, const Times& times) {
     if (to.structure->rows() == 0 && to.late.words.empty()) {
       to.extent = extent;
       to.border = extent.first_time;
@@ -288,7 +288,7 @@ class SubwindowChain final : public WindowIndex<typename Structure::Key> {
   }
 
   // Puts rows, some of which are late, into the newest subwindow.
-  void put_late(Subwindow& to, const Slice<Key>& rows, const Extent& extent, const Times& times) {
+  void put_late(Subwindow& to, const RowSpan<Key>& rows, const Extent& extent, const Times& times) {
     std::vector<size_t> late;
     for (size_t i = 0; i < rows.count; ++i) {
       if (times.of(number(rows, i, extent.first_row)) < to.border) late.push_back(i);
@@ -338,7 +338,7 @@ class SubwindowChain final : public WindowIndex<typename Structure::Key> {
     return one;
   }
   static const Row* data(const std::vector<Row>& rows) { return rows.empty() ? nullptr : rows.data(); }
-  static int64_t number(const Slice<Key>& rows, size_t at, int64_t base) {
+  static int64_t number(const RowSpan<Key>& rows, size_t at, int64_t base) {
     const Row low = rows.rows ? rows.rows[at] : static_cast<Row>(rows.words[at]);
     return base + static_cast<Row>(low - static_cast<Row>(base));
   }
@@ -360,7 +360,7 @@ class SubwindowChain final : public WindowIndex<typename Structure::Key> {
     std::vector<Word> words;
     std::vector<Row> rows;
     const int64_t base = subwindow.extent.first_row;
-    subwindow.structure->each([&](const Slice<Key>& some) {
+    subwindow.structure->each([&](const RowSpan<Key>& some) {
       for (size_t i = 0; i < some.count; ++i) {
         if (times.of(number(some, i, base)) <= limit) continue;
         words.push_back(some.words[i]);
@@ -396,7 +396,7 @@ class SubwindowChain final : public WindowIndex<typename Structure::Key> {
     const int64_t base = subwindow.extent.first_row;
     size_t end = 0;
     for (size_t i = 0; i < late.words.size(); ++i) {
-      const Slice<Key> rows{late.words.data(), data(late.rows), late.words.size()};
+      const RowSpan<Key> rows{late.words.data(), data(late.rows), late.words.size()};
       if (times.of(number(rows, i, base)) <= limit) continue;
       late.words[end] = late.words[i];
       if constexpr (Run<Key>::kRows) late.rows[end] = late.rows[i];
@@ -427,7 +427,7 @@ class SubwindowChain final : public WindowIndex<typename Structure::Key> {
   // Probing. The keys of probes ascend, so each starts its search from the partition of the one before, and neighbours
   // meet the same rows while they lie in the nearest cache.
 
-  void probe_structure(const Structure& structure, const Sight& sight, const Probes& probes, const Scope& scope,
+  void probe_structure(const Structure& structure, const VisibleRange& visible, const Probes& probes, const Scope& scope,
                        Matches& matches) const {
     typename Structure::Cursor cursor(structure);
     const size_t before = matches.found.size();
@@ -446,7 +446,7 @@ class SubwindowChain final : public WindowIndex<typename Structure::Key> {
       for (uint32_t at = first;; at = structure.next(at)) {
         const bool last = structure.ends(at, high);
         const bool whole = at != first && !last;  // every row of it lies between the bounds
-        structure.each(at, [&](const Slice<Key>& rows) {
+        structure.each(at, [&](const RowSpan<Key>& rows) {
           checked += rows.count;
           scan(rows, whole ? std::numeric_limits<Word>::min() : probes.lower[i],
                whole ? std::numeric_limits<Word>::max() : probes.upper[i], matches);
@@ -457,20 +457,20 @@ class SubwindowChain final : public WindowIndex<typename Structure::Key> {
         matches.checkpoint();
         checked = 0;
       }
-      keep(probes.places[i], start, sight, scope, matches);
+      keep(probes.places[i], start, visible, scope, matches);
     }
     if (matches.found.size() > before) matches.parts.push_back({nullptr, nullptr, before, matches.found.size()});
   }
 
   // A sorted structure gives ranges; rows are copied where they have to be checked.
-  void probe_sorted(const Structure& structure, const Sight& sight, const Probes& probes, const Scope& scope,
+  void probe_sorted(const Structure& structure, const VisibleRange& visible, const Probes& probes, const Scope& scope,
                     Matches& matches) const {
-    probe_few(structure.buffer(), sight, probes, scope, matches);
+    probe_few(structure.buffer(), visible, probes, scope, matches);
     const size_t before = matches.found.size();
     matches.found.resize(before + probes.count);
     const size_t some = structure.search(probes, matches.found.data() + before);
-    const Slice<Key> main = structure.main();
-    if (!sight.checks() && !scope.counting) {
+    const RowSpan<Key> main = structure.main();
+    if (!visible.checks() && !scope.counting) {
       matches.found.resize(before + some);
       for (size_t i = before; i < before + some; ++i) matches.pairs += matches.found[i].length;
       if (some > 0) {
@@ -487,13 +487,13 @@ class SubwindowChain final : public WindowIndex<typename Structure::Key> {
       }
       size_t count = range.length;
       const size_t start = matches.kept.size();
-      if (sight.checks()) {
+      if (visible.checks()) {
         matches.kept.resize(start + count + 2 * kLeaf);
         Row* const rows = matches.kept.data() + start;
         for (size_t j = 0; j < count; ++j) {
           rows[j] = main.rows ? main.rows[range.start + j] : static_cast<Row>(main.words[range.start + j]);
         }
-        count = sight.keep(range.probe, rows, count);
+        count = visible.keep(range.probe, rows, count);
         matches.kept.resize(scope.counting ? start : start + count);
       }
       matches.pairs += count;
@@ -508,7 +508,7 @@ class SubwindowChain final : public WindowIndex<typename Structure::Key> {
   }
 
   // Compares each probe with each of a few rows in no order.
-  void probe_few(const Slice<Key>& rows, const Sight& sight, const Probes& probes, const Scope& scope,
+  void probe_few(const RowSpan<Key>& rows, const VisibleRange& visible, const Probes& probes, const Scope& scope,
                  Matches& matches) const {
     if (rows.count == 0) return;
     const size_t before = matches.found.size();
@@ -520,23 +520,23 @@ class SubwindowChain final : public WindowIndex<typename Structure::Key> {
       }
       const size_t start = matches.kept.size();
       scan(rows, probes.lower[i], probes.upper[i], matches);
-      keep(probes.places[i], start, sight, scope, matches);
+      keep(probes.places[i], start, visible, scope, matches);
     }
     if (matches.found.size() > before) matches.parts.push_back({nullptr, nullptr, before, matches.found.size()});
   }
 
-  void scan(const Slice<Key>& rows, Word lower, Word upper, Matches& matches) const {
+  void scan(const RowSpan<Key>& rows, Word lower, Word upper, Matches& matches) const {
     const size_t end = matches.kept.size();
     matches.kept.resize(end + rows.count + 2 * kLeaf);
     matches.kept.resize(end + kernels_.scan(rows.words, rows.rows, rows.count, lower, upper, matches.kept.data() + end));
   }
 
   // Of the rows from `start` on, those that the probe may see are what it has found.
-  void keep(uint32_t place, size_t start, const Sight& sight, const Scope& scope, Matches& matches) const {
+  void keep(uint32_t place, size_t start, const VisibleRange& visible, const Scope& scope, Matches& matches) const {
     size_t count = matches.kept.size() - start;
     if (count == 0) return;
     matches.kept.resize(start + count + 2 * kLeaf);
-    count = sight.keep(place, matches.kept.data() + start, count);
+    count = visible.keep(place, matches.kept.data() + start, count);
     matches.kept.resize(scope.counting ? start : start + count);
     matches.pairs += count;
     if (scope.counting) {

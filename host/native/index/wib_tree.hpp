@@ -39,7 +39,7 @@ class WibTree {
 
   static size_t bound(size_t rows, size_t width) { return std::min<size_t>(6 * rows / width + 1, uint32_t{1} << 31); }
 
-  void insert(const Slice<Key>& rows) {
+  void insert(const RowSpan<Key>& rows) {
     rows_ += rows.count;
     Cursor cursor(*this);
     for (size_t from = 0; from < rows.count;) {
@@ -187,7 +187,7 @@ class WibTree {
       return;
     }
     sorted_.clear();
-    llat_.each(leaves_[at].first, [this](const Slice<Key>& rows) {
+    llat_.each(leaves_[at].first, [this](const RowSpan<Key>& rows) {
       for (size_t i = 0; i < rows.count; ++i) sorted_.push_back({rows.words[i], rows.rows ? rows.rows[i] : 0});
     });
     std::sort(sorted_.begin(), sorted_.end());
