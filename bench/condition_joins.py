@@ -408,7 +408,7 @@ def _equality_and_band(plan: ConditionsPlan, keys: int, on_stage: Stage) -> dict
         micro_batch,
         keys,
         steps=plan.steps,
-        most_seconds=plan.spark_seconds,
+        max_seconds=plan.spark_seconds,
         seed=plan.seed,
         on_stage=on_stage,
     )

@@ -181,7 +181,7 @@ class _Cell:
         half = max(1, self.workload.window // self.batch // 2)
         thorough = [entry for entry in self.entries if entry.thorough] or self.entries
         affordable = int(min(entry.budget / entry.estimate for entry in thorough)) // (2 * half)
-        halves = 2 * min(max(affordable, self.plan.least_windows), self.plan.turns)
+        halves = 2 * min(max(affordable, self.plan.min_windows), self.plan.turns)
         return max(1, round(half * halves / self.pieces))
 
     def _count(self, entry: _Entry, calls: int) -> int:

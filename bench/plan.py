@@ -44,7 +44,7 @@ class Plan:
         Time for one contender in one cell; twice as much in `extra_cells`.
     thorough_factor : float
         The `thorough` ones get this many times as much: their costs come in waves.
-    least_windows : float
+    min_windows : float
         How many windows those go through at least in one cell, whatever the time: a half or more, so
         that a subwindow fills from empty to full. What a subwindow costs depends on how full it is.
     seed : int
@@ -61,7 +61,7 @@ class Plan:
     rounds: int = 4
     seconds: float = 1.0
     thorough_factor: float = 3.0
-    least_windows: float = 0.5
+    min_windows: float = 0.5
     seed: int = 20
 
     def names(self, kind: str, batch: int) -> tuple[str, ...]:
@@ -220,4 +220,4 @@ def quick_conditions_plan() -> ConditionsPlan:
 def full_plan() -> Plan:
     """Every cell with whole windows and all peers, for a machine with hours to spare."""
     cells = tuple((kind, batch) for kind in KINDS for batch in (32 * K, 256 * K))
-    return Plan(turns=5, seconds=6.0, thorough_factor=4.0, least_windows=1.0, extra_cells=cells)
+    return Plan(turns=5, seconds=6.0, thorough_factor=4.0, min_windows=1.0, extra_cells=cells)

@@ -18,7 +18,7 @@ from muntin.host.progress import Progress
 ROWS = 2_000  # of each side in a call
 KEYS = 1_000
 WARM_CALLS = 300  # after which nothing may grow
-MOST_GROWTH = 1.15
+MAX_GROWTH = 1.15
 
 
 def rows(rng: np.random.Generator, call: int) -> pa.Table:
@@ -32,7 +32,7 @@ def rows(rng: np.random.Generator, call: int) -> pa.Table:
     )
 
 
-def soak(seconds: float, folder: str, partitions: int = 1, least_calls: int = 0) -> dict[str, float]:
+def soak(seconds: float, folder: str, partitions: int = 1, min_calls: int = 0) -> dict[str, float]:
     """Runs a full outer join for some time.
 
     Returns
@@ -56,7 +56,7 @@ def soak(seconds: float, folder: str, partitions: int = 1, least_calls: int = 0)
         ) as join,
         Progress("soak", unit="calls") as bar,
     ):
-        while (passed := time.monotonic() - started) < seconds or call < least_calls:
+        while (passed := time.monotonic() - started) < seconds or call < min_calls:
             join.process(rows(rng, call), rows(rng, call))
             call += 1
             bar.advance(left=f"{max(seconds - passed, 0):,.0f} s")
@@ -84,7 +84,7 @@ def main() -> int:
         found = soak(options.hours * 3600, folder, options.partitions, 2 * WARM_CALLS)
     for name, value in found.items():
         print(f"{name}: {value:,.0f}")
-    grown = [name for name in ("memory", "files") if found[f"{name} last"] > MOST_GROWTH * found[f"{name} first"]]
+    grown = [name for name in ("memory", "files") if found[f"{name} last"] > MAX_GROWTH * found[f"{name} first"]]
     print(f"{' and '.join(grown)} grew" if grown else "memory and files are flat")
     return 1 if grown else 0
 

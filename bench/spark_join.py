@@ -74,7 +74,7 @@ class _Query:
 
     make: Callable[[DataFrame, DataFrame], DataFrame]
     settings: dict[str, str] = field(default_factory=dict)
-    most_seconds: float = math.inf  # in timed micro-batches; it then takes no further one
+    max_seconds: float = math.inf  # in timed micro-batches; it then takes no further one
 
 
 @dataclass
@@ -84,7 +84,7 @@ class _Contender:
     name: str
     folders: tuple[Path, Path]
     query: StreamingQuery
-    most_seconds: float
+    max_seconds: float
     seconds: list[float] = field(default_factory=list)
     results: list[tuple[int, int]] = field(default_factory=list)
     split: int = 0
@@ -214,7 +214,7 @@ def run_keyed_join(
     keys: int,
     *,
     steps: int,
-    most_seconds: float,
+    max_seconds: float,
     seed: int,
     on_stage: Callable[[str], None] = lambda stage: None,
 ) -> dict:
@@ -228,7 +228,7 @@ def run_keyed_join(
         Distinct values that are compared for equality; the band leaves 11 of 1,000 values beside it.
     steps : int
         Micro-batches timed, after the one that fills the window.
-    most_seconds : float
+    max_seconds : float
         A join of Spark's that has spent so long in timed micro-batches takes no further one.
     seed : int
         Every value follows from it.
@@ -249,7 +249,7 @@ def run_keyed_join(
     workload = Workload(kind="time", window=window, seed=seed)
     queries = {"window_join": _Query(functools.partial(_keyed_window_join, window=window))}
     for name, settings in STORES.items():
-        queries[name] = _Query(functools.partial(_keyed_spark_join, window=window), settings, most_seconds)
+        queries[name] = _Query(functools.partial(_keyed_spark_join, window=window), settings, max_seconds)
     stops = [window + step * (batch // 2) for step in range(1 + steps)]
 
     def rows(side: int, start: int, stop: int) -> dict[str, pa.Array]:
@@ -355,7 +355,7 @@ def _started(session: SparkSession, name: str, query: _Query, columns: str, fold
     finally:
         for setting, old in before.items():
             session.conf.unset(setting) if old is None else session.conf.set(setting, old)
-    return _Contender(name=name, folders=folders, query=running, most_seconds=query.most_seconds)
+    return _Contender(name=name, folders=folders, query=running, max_seconds=query.max_seconds)
 
 
 def _workload(plan: SparkPlan) -> Workload:
@@ -485,7 +485,7 @@ def _run(
         # Whoever runs first finds cold caches: they take turns.
         shift = number % len(contenders)
         for contender in contenders[shift:] + contenders[:shift]:
-            if sum(contender.seconds) > contender.most_seconds:
+            if sum(contender.seconds) > contender.max_seconds:
                 continue
             what = "filling the window" if number == 0 else f"step {number} of {len(stops) - 1}"
             seconds = _step(contender, files, number, 2 * (stop - start))

@@ -270,8 +270,8 @@ class Inner:
         return "inner" if self.every == 1 else f"inner, every {self.every:,}"
 
 
-MOST_PARTITIONS = 256
-_LIMITS = (("partitions", "count", MOST_PARTITIONS), ("subwindow_rows", "subwindow_rows", 1 << 40))
+MAX_PARTITIONS = 256
+_LIMITS = (("partitions", "count", MAX_PARTITIONS), ("subwindow_rows", "subwindow_rows", 1 << 40))
 _BY = ("auto", "equality", "ranges", "subwindows")
 
 

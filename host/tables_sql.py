@@ -147,11 +147,11 @@ def _held(connection: Any, frame: pa.Table, reader: Reader) -> pa.Table:
             refuse(name, f"of type {kind} is none that DuckDB has: cast it to decimal128 or double")
         if pa.types.is_float16(kind):
             frame = frame.set_column(at, name, frame.column(at).cast(pa.float32()))
-        if inner := next((leaf for leaf in _leaves(kind) if leaf != kind and _least_units(connection, leaf)), None):
+        if inner := next((leaf for leaf in _leaves(kind) if leaf != kind and _min_units(connection, leaf)), None):
             refuse(
                 name, f"of type {kind} has {inner} within it, of which DuckDB keeps microseconds: make a column of it"
             )
-        for least in _least_units(connection, kind):
+        for least in _min_units(connection, kind):
             try:
                 frame.column(at).cast(least)
             except pa.ArrowInvalid as error:
@@ -171,7 +171,7 @@ def _leaves(kind: pa.DataType) -> Iterator[pa.DataType]:
         yield from _leaves(kind.field(at).type)
 
 
-def _least_units(connection: Any, kind: pa.DataType) -> list[pa.DataType]:
+def _min_units(connection: Any, kind: pa.DataType) -> list[pa.DataType]:
     """The types that hold what DuckDB keeps of one of times."""
     if pa.types.is_duration(kind):  # it comes back in nanoseconds
         return [pa.duration("us"), pa.duration("ns")]

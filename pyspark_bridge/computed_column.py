@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 ARITHMETIC = ("+", "-", "*", "%", "negative", "abs")
 _OF_ANY_TYPE = ("cast", "test")
-_MOST_DIGITS = 38  # of Spark's decimals
+_MAX_DIGITS = 38  # of Spark's decimals
 _NEGATED_DIGITS = 34  # to which Spark rounds the negative of a decimal
-_DIGITS = Context(prec=_MOST_DIGITS)  # Python's own has 28
+_DIGITS = Context(prec=_MAX_DIGITS)  # Python's own has 28
 _OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
     "+": operator.add,
     "-": operator.sub,
@@ -61,7 +61,7 @@ class Exact:
         if self.scale == 0 and self.low >= -(1 << 63) and self.high < 1 << 63:
             return "bigint"
         digits = max(self._digits, self.scale)
-        return None if digits > _MOST_DIGITS else f"decimal({digits},{self.scale})"
+        return None if digits > _MAX_DIGITS else f"decimal({digits},{self.scale})"
 
     @property
     def _digits(self) -> int:
@@ -175,7 +175,7 @@ class ComputedColumns(ABC):
         column = value.column
         if len(str(max(-value.low, value.high))) <= _NEGATED_DIGITS:
             return -column
-        if value.scale and value.whole_digits + 1 + value.scale > _MOST_DIGITS:
+        if value.scale and value.whole_digits + 1 + value.scale > _MAX_DIGITS:
             raise self._too_long(expression)
         return (column - column).cast("decimal(1,0)") - column
 
@@ -197,7 +197,7 @@ class ComputedColumns(ABC):
         made = Exact(one.column, min(ends), max(ends), scale)
         if self._holding(expression, made) == "bigint" and one.kind == other.kind == "bigint":
             columns = [each.column.cast("bigint") for each in (one, other)]
-        elif scale and digits > _MOST_DIGITS:
+        elif scale and digits > _MAX_DIGITS:
             raise self._too_long(expression)
         else:
             columns = [each.column.cast(_decimal(each)) for each in (one, other)]
@@ -214,7 +214,7 @@ class ComputedColumns(ABC):
     @staticmethod
     def _too_long(expression: Expression) -> PredicateError:
         return PredicateError(
-            f"{expression.shown()} may have more than the {_MOST_DIGITS} digits of Spark's decimals: cast its columns "
+            f"{expression.shown()} may have more than the {_MAX_DIGITS} digits of Spark's decimals: cast its columns "
             "to fewer digits"
         )
 

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 POLL_SECONDS = 0.5
-MOST_LINES = 10
+MAX_LINES = 10
 #: Spark reads files in the order of their modification times, which lie one second apart.
 FIRST_FILE_TIME = 1_600_000_000
 
@@ -274,7 +274,7 @@ def _lines(heard: Sequence[BatchProgress], query: str) -> Iterator[str]:
     yield _LINE.format(
         "batch", "rows", "rows/s", "ms", "plan", "input", "add", "log", "join ms", "left window", "right window"
     )
-    for each in [each for each in heard if str(each.progress.id) == query][-MOST_LINES:]:
+    for each in [each for each in heard if str(each.progress.id) == query][-MAX_LINES:]:
         phases = each.progress.durationMs
         yield _LINE.format(
             each.progress.batchId,

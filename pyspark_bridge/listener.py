@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 #: Where the lines go, at level INFO.
 log = logging.getLogger("muntin.spark")
 #: Micro-batches that a listener keeps, as Spark's `recentProgress` does.
-MOST_RECENT = 100
+MAX_RECENT = 100
 #: For a daemon that does not answer: Spark tells all listeners in turn.
 ASK_SECONDS = 5.0
 
@@ -219,7 +219,7 @@ class JoinListener(StreamingQueryListener):
         self._session = spark
         self._callback = callback
         self._changed = threading.Condition()
-        self._recent: deque[BatchProgress] = deque(maxlen=MOST_RECENT)
+        self._recent: deque[BatchProgress] = deque(maxlen=MAX_RECENT)
         self._heard = 0
         self._stopped = False
         self._of_queries: dict[str, list[Any]] = {}  # their joins, by the id of the run

@@ -60,7 +60,7 @@ log = logging.getLogger(__name__)
 
 DEFAULT_DEVICE = "cpu"
 #: Characters of a join's name; the daemon's name for it also holds the id of the Spark query.
-MOST_NAME = 200
+MAX_NAME = 200
 
 
 def window_join(
@@ -319,8 +319,8 @@ def window_join(
         raise UnsupportedError("form='ranges' is for muntin.WindowJoin, beside a RangeMirror: use 'pairs'")
     if streaming:
         spec.check_endless()
-    if name is not None and (not isinstance(name, str) or not 0 < len(name) <= MOST_NAME or not name.isprintable()):
-        raise QueryError(f"name must be text of 1 to {MOST_NAME} printable characters, not {str(name)[:80]!a}")
+    if name is not None and (not isinstance(name, str) or not 0 < len(name) <= MAX_NAME or not name.isprintable()):
+        raise QueryError(f"name must be text of 1 to {MAX_NAME} printable characters, not {str(name)[:80]!a}")
     if name is not None and Windows.of(f"/{name}").count != 1:
         raise QueryError(f"name={name!r} ends as the name of a partition of a join does: give another one")
     delay = None

@@ -11,7 +11,7 @@ _CONNECTION = re.compile(r"    \.(\S+?) ?\((.*)$")
 _PORT = re.compile(r"\\port\$\d+\$\d+")
 _HELPER = re.compile(r"\\\$auto\$\S+")
 _ITEM = re.compile(r"    (\S+)\[(\d+)\] = (.+);$")
-_LEAST_RUN = 4
+_MIN_RUN = 4
 
 
 def compact_verilog(text: str) -> str:
@@ -63,7 +63,7 @@ def _in_loops(text: str) -> str:
 
 
 def _loop(run: list[str], last: tuple[str, int, str] | None) -> list[str]:
-    if last is None or len(run) < _LEAST_RUN:
+    if last is None or len(run) < _MIN_RUN:
         return run
     name, place, value = last
     return [f"    for (int at = {place - len(run) + 1}; at <= {place}; at = at + 1) {name}[at] = {value};"]

@@ -64,9 +64,9 @@ void* cm_new(int64_t window, int64_t low, int64_t high, int threads) {
 }
 void cm_free(void* join) { delete static_cast<Join*>(join); }
 
-// Joins a block of rows of both sides; `opposite` holds how many rows of the other side came before each. Returns the
+// Joins a block of rows of both sides; `other_position` holds how many rows of the other side came before each. Returns the
 // pairs found.
-uint64_t cm_step(void* handle, const int32_t* const* keys, const int64_t* const* opposite, const int64_t* counts) {
+uint64_t cm_step(void* handle, const int32_t* const* keys, const int64_t* const* other_position, const int64_t* counts) {
   Join& join = *static_cast<Join*>(handle);
   const size_t count[2] = {static_cast<size_t>(counts[0]), static_cast<size_t>(counts[1])};
   const size_t all = count[0] + count[1];
@@ -92,7 +92,7 @@ uint64_t cm_step(void* handle, const int32_t* const* keys, const int64_t* const*
     const Map& map = join.sides[1 - side].map;
     const auto least = static_cast<int32_t>(low < INT32_MIN ? INT32_MIN : low);
     const auto most = static_cast<int32_t>(high > INT32_MAX ? INT32_MAX : high);
-    const int64_t before = opposite[side][place], from = before - static_cast<int64_t>(join.window);
+    const int64_t before = other_position[side][place], from = before - static_cast<int64_t>(join.window);
     uint64_t found = 0;
     const Key last = key_of(most, 0xFFFFFFFF);
     for (auto at = map.lower_bound(key_of(least, 0)); at != map.end() && at->first <= last; ++at) {

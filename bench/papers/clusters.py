@@ -18,7 +18,7 @@ from muntin.host.join.collector import MAX_ROWS, Collector
 from muntin.host.join.range_mirror import RangeMirror
 from muntin.host.sides import SIDES, Sides
 
-_MOST_UNDER_WAY = 2  # batches that workers have before `push` waits for them
+_MAX_UNDER_WAY = 2  # batches that workers have before `push` waits for them
 
 
 class Manager:
@@ -75,7 +75,7 @@ class Manager:
         self._collector.add({side: empty if rows is None else rows for side, rows, empty in sides})
         if self._collector.due == 0:
             self._hand_over()
-        return self._taken(_MOST_UNDER_WAY)
+        return self._taken(_MAX_UNDER_WAY)
 
     def flush(self) -> list[pa.Table]:
         """Has all rows joined; the results since the last call, in order. Raises as `push`."""

@@ -112,7 +112,7 @@ class Window:
         before, own = sum(self.engine.seconds[1:3]), time.thread_time()
         found = self.engine.step(
             self._none,
-            _core.Input(keys, first_row=self.probed, same_opposite=self.arrived),
+            _core.Input(keys, first_row=self.probed, same_other_position=self.arrived),
             threads=self.threads, counting=self.counting,
         )  # fmt: skip
         self.probed += len(keys)

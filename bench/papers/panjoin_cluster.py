@@ -235,9 +235,9 @@ def _split_join_turns(window: int, scale: Scale) -> Callable[[], float]:
     )  # fmt: skip
     rng = np.random.default_rng(1)
 
-    def rows(count: int, first: int, opposite: int) -> Any:
+    def rows(count: int, first: int, other_position: int) -> Any:
         keys = rng.integers(0, 1 << 31, count).astype(np.int32)
-        return _core.Input(keys, first_row=first, same_opposite=opposite)
+        return _core.Input(keys, first_row=first, same_other_position=other_position)
 
     engine.step(rows(window, 0, 0), rows(0, 0, 0), probing=False)
     arrived = [0]

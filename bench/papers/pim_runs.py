@@ -141,14 +141,14 @@ class Run:
         count = self.block_rows
         if self.self_join:
             rows = self.arrived[0] + np.arange(count)
-            inputs = [_core.Input(self.keys(self.rng, count), first_row=self.arrived[0], opposite=rows)] * 2
+            inputs = [_core.Input(self.keys(self.rng, count), first_row=self.arrived[0], other_position=rows)] * 2
             self.arrived = [self.arrived[0] + count] * 2
         else:
             left = self.rng.random(count) < self.share
             before = self.arrived[1] + np.cumsum(~left)[left], self.arrived[0] + np.cumsum(left)[~left]
             inputs = [
-                _core.Input(self.keys(self.rng, len(opposite)), first_row=first, opposite=opposite)
-                for first, opposite in zip(self.arrived, before, strict=True)
+                _core.Input(self.keys(self.rng, len(other_position)), first_row=first, other_position=other_position)
+                for first, other_position in zip(self.arrived, before, strict=True)
             ]
             self.arrived = [first + len(of) for first, of in zip(self.arrived, before, strict=True)]
         start = self.clock()
@@ -270,16 +270,16 @@ class ConcurrentMap:
             self.block()
         self.rates.clear()
 
-    def step(self, keys: list[np.ndarray], opposite: list[np.ndarray]) -> int:
+    def step(self, keys: list[np.ndarray], other_position: list[np.ndarray]) -> int:
         """Joins rows of both streams, of each side keys (int32) and rows of the other one before it (int64); pairs."""
-        lists = [(ctypes.c_void_p * 2)(*(array.ctypes.data for array in arrays)) for arrays in (keys, opposite)]
+        lists = [(ctypes.c_void_p * 2)(*(array.ctypes.data for array in arrays)) for arrays in (keys, other_position)]
         return int(self._library.cm_step(self._join, *lists, (ctypes.c_int64 * 2)(*map(len, keys))))
 
     def block(self) -> None:
         """Joins some rows, and notes the rate in M rows/s."""
         left = self._rng.random(self._rows) < 0.5
         before = [self._arrived[1] + np.cumsum(~left)[left], self._arrived[0] + np.cumsum(left)[~left]]
-        keys = [uniform(self._rng, len(opposite)) for opposite in before]
+        keys = [uniform(self._rng, len(other_position)) for other_position in before]
         clock = time.perf_counter if self._threads > 1 else time.thread_time
         start = clock()
         self.step(keys, before)

@@ -237,9 +237,9 @@ def _stages(window: int, cores: int, timed_window: bool, scale: Scale) -> dict[s
         },
     )  # fmt: skip
 
-    def part(keys: np.ndarray, first: int, opposite: int) -> _core.Input:
+    def part(keys: np.ndarray, first: int, other_position: int) -> _core.Input:
         times = np.arange(first, first + len(keys), dtype=np.int64) if timed_window else None
-        return _core.Input(keys, first_row=first, same_opposite=opposite, times=times)
+        return _core.Input(keys, first_row=first, same_other_position=other_position, times=times)
 
     none = part(np.empty(0, np.int32), 0, 0)
     engine.step(part(keys, 0, 0), none, probing=False)

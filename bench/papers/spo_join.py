@@ -214,7 +214,7 @@ class Chained:
         start = time.thread_time()
         self._bits[:] = False
         for at, (core, key) in enumerate(zip(self._cores, keys, strict=True)):
-            row = _core.Input(key, first_row=self._probed, opposite=np.array([self._window]))
+            row = _core.Input(key, first_row=self._probed, other_position=np.array([self._window]))
             rows = core.step(none, row, whole=True, threads=1)[0]
             if at == 0:
                 self._bits[rows] = True

@@ -81,7 +81,7 @@ class Stream:
         for side, count in enumerate((left, right)):
             a, b = rows_of(self._query, count, self.rng)
             before = self._arrived[1 - side]
-            inputs.append(_core.Input(a, first_row=self._arrived[side], same_opposite=before, others=[(b, None)]))
+            inputs.append(_core.Input(a, first_row=self._arrived[side], same_other_position=before, others=[(b, None)]))
             self._arrived[side] += count
         return self.core.step(*inputs, probing=probing, counting=counting, threads=self._threads)
 

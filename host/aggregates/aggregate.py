@@ -159,7 +159,7 @@ class Aggregate(abc.ABC):
 
 
 def is_number(kind: pa.DataType) -> bool:
-    decimal = pa.types.is_decimal(kind) and kind.precision <= values.MOST_DIGITS
+    decimal = pa.types.is_decimal(kind) and kind.precision <= values.MAX_DIGITS
     return pa.types.is_integer(kind) or pa.types.is_floating(kind) or decimal
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _INT64 = np.iinfo(np.int64)
 _LIMB_DIGITS = 18  # decimals of so many digits fit 64 bits
-MOST_DIGITS = 38
+MAX_DIGITS = 38
 _SUM_DIGITS = 10  # that sums of decimals have more than these: 10**10 rows of the greatest value fit
 _WORD = (1 << 64) - 1
 _LIST_ROWS = 1 << 24  # values of lists that are made at a time
@@ -102,18 +102,18 @@ def is_exact(kinds: list[pa.DataType]) -> bool:
 def sum_type(kind: pa.DataType) -> pa.DataType:
     """Of sums of integers and decimals: no sum of values within `sum_limit` is beyond it."""
     if pa.types.is_decimal(kind):
-        return pa.decimal128(min(kind.precision + _SUM_DIGITS, MOST_DIGITS), kind.scale)
-    return pa.int64() if kind.bit_width < 64 else pa.decimal128(MOST_DIGITS, 0)
+        return pa.decimal128(min(kind.precision + _SUM_DIGITS, MAX_DIGITS), kind.scale)
+    return pa.int64() if kind.bit_width < 64 else pa.decimal128(MAX_DIGITS, 0)
 
 
 def sum_limit(kind: pa.DataType) -> int:
     """The greatest absolute value of a decimal, its point left out, that is added up."""
-    return 10 ** min(kind.precision, MOST_DIGITS - _SUM_DIGITS) - 1
+    return 10 ** min(kind.precision, MAX_DIGITS - _SUM_DIGITS) - 1
 
 
 def mean_type(kind: pa.DataType) -> pa.DataType:
     """Of means of decimals, which are never beyond the greatest of the values: four more places, as far as they fit."""
-    more = min(4, MOST_DIGITS - kind.precision)
+    more = min(4, MAX_DIGITS - kind.precision)
     return pa.decimal128(kind.precision + more, kind.scale + more)
 
 

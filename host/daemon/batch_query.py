@@ -10,7 +10,7 @@ import pyarrow as pa
 from muntin.host.daemon.definition import Definition
 from muntin.host.daemon.limits import Limits
 from muntin.host.daemon.query import Query, Request
-from muntin.host.daemon.result import PassingResult, Tables, Turns
+from muntin.host.daemon.result import FairLock, PassingResult, Tables
 from muntin.host.daemon.staging import Sender
 from muntin.host.devices import Device
 from muntin.host.errors import CapacityError
@@ -18,7 +18,7 @@ from muntin.host.join import WindowJoin
 from muntin.host.join.marked_result import marked, with_mark
 
 
-class Room:
+class OpenJoins:
     """Lets joins that do not fit beside others wait until one of these has ended."""
 
     def __init__(self) -> None:
@@ -55,17 +55,23 @@ class BatchQuery(Query):
     Parameters
     ----------
     As of `Query`, and:
-    room : Room
+    open_joins : OpenJoins
         Shared by all queries of the kind.
     """
 
     _prepared = False
 
     def __init__(
-        self, name: str, definition: Definition, device: Device, device_lock: Turns, limits: Limits, room: Room
+        self,
+        name: str,
+        definition: Definition,
+        device: Device,
+        device_lock: FairLock,
+        limits: Limits,
+        open_joins: OpenJoins,
     ):
         super().__init__(name, definition, device, device_lock, limits)
-        self._room = room
+        self._open_joins = open_joins
 
     def prepare(self) -> bool:
         # Nothing to take: the service has asked for the schema of the result, which tells a wrong column.
@@ -101,7 +107,7 @@ class BatchQuery(Query):
             # First the join: of a result that is read no more the rest need not be found.
             with self._device_lock:
                 join.close()
-            self._room.ended()
+            self._open_joins.ended()
         with self._state:
             self._applied(request, request.batch, left, right, rows_out + rest.num_rows, stats, begun)
 
@@ -126,10 +132,10 @@ class BatchQuery(Query):
                     except BaseException:
                         join.close()
                         raise
-                    self._room.begun()
+                    self._open_joins.begun()
                     return join, tables
             except CapacityError:
-                if not self._room.wait():
+                if not self._open_joins.wait():
                     raise
 
     def close(self) -> None:

@@ -34,7 +34,7 @@ MAGIC = b"MUNT"
 VERSION = 3
 HEADER = struct.Struct("!4sHIQ")
 MAX_JSON = 4 * MIB
-MOST_PARTS = 512  # of one system call; Linux takes 1,024
+MAX_PARTS = 512  # of one system call; Linux takes 1,024
 
 
 def other_version(version: int) -> str:
@@ -72,7 +72,7 @@ class FrameSocket:
         parts = [header + text] if body is None else [header + text, *body.parts]
         views: deque[memoryview] = deque(memoryview(part) for part in parts if len(part))
         while views:
-            sent = self._socket.sendmsg(list(islice(views, MOST_PARTS)))
+            sent = self._socket.sendmsg(list(islice(views, MAX_PARTS)))
             while views and sent >= views[0].nbytes:
                 sent -= views.popleft().nbytes
             if sent:

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from muntin.host.daemon.definition import Definition
 from muntin.host.daemon.limits import Limits, check_message
-from muntin.host.daemon.result import KeptResult, Result, Turns
+from muntin.host.daemon.result import FairLock, KeptResult, Result
 from muntin.host.daemon.rows import conform
 from muntin.host.daemon.staging import Part, PartKey, Sender
 from muntin.host.errors import LimitError, ProtocolError, UnknownQueryError
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from muntin.host.devices import Device
 
 #: Batches of which a query knows the figures: as many as Spark's `recentProgress` has.
-MOST_FIGURES = 100
+MAX_FIGURES = 100
 #: Statistics of which a batch's figures have what it added, and what is there after it.
 _ADDED = ("matches", "late_left", "late_right", "unmatchable_left", "unmatchable_right")
 _THERE = (
@@ -194,7 +194,7 @@ class Query(ABC):
         Its join.
     device : Device
         Where it runs.
-    device_lock : Turns
+    device_lock : FairLock
         Held while the device works; shared by all queries of the daemon.
     limits : Limits
         What it may stage.
@@ -207,7 +207,7 @@ class Query(ABC):
 
     title: str | None = None
 
-    def __init__(self, name: str, definition: Definition, device: Device, device_lock: Turns, limits: Limits):
+    def __init__(self, name: str, definition: Definition, device: Device, device_lock: FairLock, limits: Limits):
         self.name = name
         self.definition = definition
         self.limits = limits
@@ -221,7 +221,7 @@ class Query(ABC):
         self._opened_at = time.time()
         self._counts = dict.fromkeys(("requests", "repeats", "discarded", "rows_left", "rows_right", "rows_out"), 0)
         self._stats: dict[str, Any] = {}
-        self._figures: deque[dict[str, Any]] = deque(maxlen=MOST_FIGURES)
+        self._figures: deque[dict[str, Any]] = deque(maxlen=MAX_FIGURES)
         self._batch_seconds = Histogram()
         self._step_seconds: dict[str, Histogram] = {}
 

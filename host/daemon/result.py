@@ -91,7 +91,7 @@ def keep(
     schema: pa.Schema,
     *,
     memory: Memory,
-    most_heap: int,
+    max_heap: int,
     most: int,
     query: str,
     told: Callable[[KeptResult], None] | None = None,
@@ -104,7 +104,7 @@ def keep(
         Its rows, in blocks; read to the end.
     memory : Memory
         What the part in memory is taken from. Where it has no room, the rest goes to the file.
-    most_heap, most : int
+    max_heap, most : int
         Bytes in memory at most, and in all.
     query : str
         Named in errors.
@@ -135,15 +135,15 @@ def keep(
                             "columns, or start the daemon with a larger --max-result"
                         )
                     )
-                if spilling is None and result.nbytes <= most_heap:
+                if spilling is None and result.nbytes <= max_heap:
                     try:
                         ticket = memory.reserve(result.nbytes, f"the result of query {query!r}", ticket)
                     except CapacityError:
-                        most_heap = result.heap_bytes
+                        max_heap = result.heap_bytes
                     else:
                         result._free.detach()
                         result._free = weakref.finalize(result, memory.release, ticket)
-                if spilling is None and result.nbytes <= most_heap:
+                if spilling is None and result.nbytes <= max_heap:
                     result._heap.append(batch)
                     result.heap_bytes = result.nbytes
                 else:
@@ -251,7 +251,7 @@ class _Reader(io.RawIOBase):
         return count
 
 
-class Turns:
+class FairLock:
     """A lock that goes to those who wait in the order in which they came."""
 
     def __init__(self) -> None:

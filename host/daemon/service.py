@@ -14,11 +14,11 @@ from typing import Any
 import pyarrow as pa
 import structlog
 
-from muntin.host.daemon.batch_query import BatchQuery, Room
+from muntin.host.daemon.batch_query import BatchQuery, OpenJoins
 from muntin.host.daemon.definition import Definition
 from muntin.host.daemon.limits import Limits
 from muntin.host.daemon.query import Query, Request
-from muntin.host.daemon.result import KeptResult, Turns
+from muntin.host.daemon.result import FairLock, KeptResult
 from muntin.host.daemon.staging import PartKey, Sender
 from muntin.host.daemon.streaming_query import StreamingQuery
 from muntin.host.daemon.windows import quoted
@@ -30,8 +30,8 @@ from muntin.host.state import check_place
 from muntin.host.tracing import failed
 
 MAX_NAME = 300  # Spark's id of a query, the caller's name of a join, and what a partition goes by
-MOST_DEFINITIONS = 256  # that it knows by their digest
-MOST_LOST = 64  # queries whose loss it knows
+MAX_DEFINITIONS = 256  # that it knows by their digest
+MAX_LOST = 64  # queries whose loss it knows
 
 
 class Service:
@@ -73,8 +73,8 @@ class Service:
         self.device = open_device(device) if isinstance(device, str) else device
         if memory is not None:
             self.device.limit_host_memory(memory)
-        self._device_lock = Turns()
-        self._room = Room()
+        self._device_lock = FairLock()
+        self._open_joins = OpenJoins()
         self._lock = threading.Lock()
         self._queries: dict[str, Query] = {}
         self._known: dict[str, Definition] = {}
@@ -159,7 +159,7 @@ class Service:
                         "with a larger --max-queries"
                     )
                 given = name, definition, self.device, self._device_lock, self.limits
-                query = StreamingQuery(*given) if definition.streaming else BatchQuery(*given, self._room)
+                query = StreamingQuery(*given) if definition.streaming else BatchQuery(*given, self._open_joins)
                 self._queries[name] = query
                 self._lost.pop(name, None)
         if not query.definition.same(definition):
@@ -182,7 +182,7 @@ class Service:
         with self._lock:
             self._known.pop(definition.digest, None)
             self._known[definition.digest] = definition
-            while len(self._known) > MOST_DEFINITIONS:
+            while len(self._known) > MAX_DEFINITIONS:
                 del self._known[next(iter(self._known))]
 
     def known(self, digest: str) -> Definition | None:
@@ -246,7 +246,7 @@ class Service:
             if not query.status()["requests"]:  # opened for a window that is not here: it holds nothing
                 with self._lock:
                     self._lost[name] = str(error)
-                    while len(self._lost) > MOST_LOST:
+                    while len(self._lost) > MAX_LOST:
                         del self._lost[next(iter(self._lost))]
                 self.close_query(name)
             raise

@@ -299,7 +299,7 @@ class StreamingQuery(Query):
             self._device_lock.between(begin, whole=not self._device.in_process),
             self.definition.output_schema,
             memory=self._device.host_memory,
-            most_heap=self.limits.max_kept,
+            max_heap=self.limits.max_kept,
             most=self.limits.max_result,
             query=self.name,
             told=told,

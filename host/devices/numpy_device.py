@@ -9,7 +9,7 @@ import numpy as np
 
 from muntin.host.devices.device import DeviceInfo
 from muntin.host.devices.run_device import RunDevice
-from muntin.host.engine.run_store import SOME_RUNS, Limits, Probe, Room, Run, RunStore
+from muntin.host.engine.run_store import SOME_RUNS, Limits, Probe, Reservation, Run, RunStore
 from muntin.host.errors import CapacityError, DeviceError
 from muntin.host.memory import usable_memory
 
@@ -46,8 +46,8 @@ class NumpyDevice(RunDevice):
     def open_store(self, *, key_bits: int, rows: int, what: str, runs: int = SOME_RUNS) -> NumpyStore:
         return NumpyStore(self, key_bits, rows, what)
 
-    def room(self, *, key_bits: int, rows: int, what: str, runs: int = SOME_RUNS) -> Room:
-        return Room(rows * (key_bits // 8 + 4))
+    def room(self, *, key_bits: int, rows: int, what: str, runs: int = SOME_RUNS) -> Reservation:
+        return Reservation(rows * (key_bits // 8 + 4))
 
 
 class NumpyStore(RunStore):

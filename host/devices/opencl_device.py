@@ -22,7 +22,7 @@ import numpy as np
 
 from muntin.host.devices.device import DeviceInfo
 from muntin.host.devices.run_device import RunDevice
-from muntin.host.engine.run_store import SOME_RUNS, Limits, Probe, Room, Run, RunStore
+from muntin.host.engine.run_store import SOME_RUNS, Limits, Probe, Reservation, Run, RunStore
 from muntin.host.errors import CapacityError, DeviceError
 from muntin.host.memory import Arena
 
@@ -65,7 +65,7 @@ TASK_PAIRS = 1 << 14  # pairs one work-item gathers at most
 BLOCK_PAIRS = 1 << 20  # pairs gathered at a time
 MERGE_CHUNK = 1024
 HUGE_PAGE = 1 << 21
-MOST_HELD = 128  # arguments and events that are kept before a wait
+MAX_HELD = 128  # arguments and events that are kept before a wait
 MERGE_CHAINS = 4
 _KERNELS = pathlib.Path(__file__).parent / "kernels" / "runs.cl"
 _RUN = np.dtype([("start", "u4"), ("length", "u4"), ("limited", "u4"), ("unused", "u4")])
@@ -215,7 +215,7 @@ class OpenClDevice(RunDevice):
     def open_store(self, *, key_bits: int, rows: int, what: str, runs: int = SOME_RUNS) -> OpenClStore:
         return OpenClStore(self, key_bits, rows, what, runs)
 
-    def room(self, *, key_bits: int, rows: int, what: str, runs: int = SOME_RUNS) -> Room:
+    def room(self, *, key_bits: int, rows: int, what: str, runs: int = SOME_RUNS) -> Reservation:
         size, partition, key_bytes = _region_rows(key_bits, rows, runs), 1 << _partition_shift(key_bits), key_bits // 8
         ceiling = int(self.cl_device.max_mem_alloc_size)
         if (size + 64) * key_bytes > ceiling:
@@ -226,7 +226,7 @@ class OpenClDevice(RunDevice):
                 ceiling,
             )
         # One partition more than the region: a merge may read one row past a run.
-        return Room((size + partition) * (key_bytes + 4) + (size // partition + 1) * key_bytes)
+        return Reservation((size + partition) * (key_bytes + 4) + (size // partition + 1) * key_bytes)
 
 
 class _Memory:
@@ -267,7 +267,7 @@ class _Memory:
                 raise DeviceError(f"a window on device {self._device.info.name} was closed, and is used again")
             self._held.append(arguments)
             self._held.append(command(self._device.queue, *arguments, **options))  # an event that is let go waits
-            if len(self._held) > MOST_HELD:
+            if len(self._held) > MAX_HELD:
                 self.settle()
 
     def settle(self) -> None:
@@ -295,7 +295,7 @@ class OpenClStore(RunStore):
         self.key_bits = key_bits
         self._device = device
         self._what = what
-        self._most_runs = runs
+        self._max_runs = runs
         self._key_bytes = key_bits // 8
         self._queue = device.queue
         program = device.program(key_bits)
@@ -312,8 +312,8 @@ class OpenClStore(RunStore):
     # Memory
 
     def grow(self, rows: int) -> None:
-        size = _region_rows(self.key_bits, rows, self._most_runs)
-        nbytes = self._device.room(key_bits=self.key_bits, rows=rows, what=self._what, runs=self._most_runs).nbytes
+        size = _region_rows(self.key_bits, rows, self._max_runs)
+        nbytes = self._device.room(key_bits=self.key_bits, rows=rows, what=self._what, runs=self._max_runs).nbytes
         memory = self._memory
         memory.ticket = self._device.reserve(nbytes, self._what, memory.ticket)
         partition = 1 << self._shift

@@ -8,7 +8,7 @@ from typing import cast
 from muntin.host.devices.device import Device
 from muntin.host.engine.engine import Engine, EngineSpec
 from muntin.host.engine.index_engine import IndexEngine
-from muntin.host.engine.run_store import SOME_RUNS, Room, RunStore
+from muntin.host.engine.run_store import SOME_RUNS, Reservation, RunStore
 from muntin.host.engine.sorted_runs import RunWindow
 from muntin.host.engine.window_index import WindowIndex
 from muntin.host.engines import EngineKind
@@ -63,7 +63,7 @@ class RunDevice(Device):
         """
 
     @abc.abstractmethod
-    def room(self, *, key_bits: int, rows: int, what: str, runs: int = SOME_RUNS) -> Room:
+    def room(self, *, key_bits: int, rows: int, what: str, runs: int = SOME_RUNS) -> Reservation:
         """What `open_store` would take for these parameters. Takes nothing.
 
         Raises
@@ -83,7 +83,7 @@ class _TrialDevice(RunDevice):
         super().__init__(device.info, device.memory_bytes)
         self._device = device
 
-    def room(self, *, key_bits: int, rows: int, what: str, runs: int = SOME_RUNS) -> Room:
+    def room(self, *, key_bits: int, rows: int, what: str, runs: int = SOME_RUNS) -> Reservation:
         return self._device.room(key_bits=key_bits, rows=rows, what=what, runs=runs)
 
     def open_store(self, *, key_bits: int, rows: int, what: str, runs: int = SOME_RUNS) -> RunStore:

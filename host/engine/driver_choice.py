@@ -16,11 +16,11 @@ from muntin.host.errors import CapacityError, UnsupportedError
 from muntin.host.keys.boundary_generator import BoundaryGenerator
 from muntin.host.sides import OTHER, SIDES, Side, Sides
 
-_LEAST_PAIRS, _MOST_PAIRS = 1 << 10, 1 << 16  # of a sample
+_MIN_PAIRS, _MAX_PAIRS = 1 << 10, 1 << 16  # of a sample
 _HITS = 32  # of the driver, that a sample should hold
-_LEAST_ROWS = 64  # of either side, that a sample is taken from
+_MIN_ROWS = 64  # of either side, that a sample is taken from
 _PAIRS_OF_ROW = 16  # that a row is in, on average
-_FIRST_GAP, _MOST_GAP = 1, 64  # calls between two samples
+_FIRST_GAP, _MAX_GAP = 1, 64  # calls between two samples
 _CLEARLY = 2  # times the pairs
 
 
@@ -183,7 +183,7 @@ class ChoosingEngine(ResidualEngine):
         self._calls += 1
         if self._calls < self._next:
             return
-        self._gap = min(2 * self._gap, _MOST_GAP)
+        self._gap = min(2 * self._gap, _MAX_GAP)
         self._next = self._calls + self._gap
         if not self._sample():
             return
@@ -207,14 +207,14 @@ class ChoosingEngine(ResidualEngine):
         """Asks all parts of some pairs; whether there were enough of them."""
         hits, drawn = np.zeros(len(self._parts)), 0
         share = max(self._hits[self.driver], 1) / self._drawn if self._drawn else 1.0
-        wanted = int(min(max(_HITS / share, _LEAST_PAIRS), _MOST_PAIRS)) // 2
+        wanted = int(min(max(_HITS / share, _MIN_PAIRS), _MAX_PAIRS)) // 2
         chance = np.random.default_rng([self._arrived[side] for side in SIDES])
         for side in SIDES:
             first, end = self._span(side)
             first = max(first, self._sampled[side])
             first_stored, end_stored = self._span(OTHER[side])
             fewest = min(end - first, end_stored - first_stored)
-            if fewest < _LEAST_ROWS:
+            if fewest < _MIN_ROWS:
                 continue
             count = min(wanted, _PAIRS_OF_ROW * fewest)
             probing, stored = chance.integers(first, end, count), chance.integers(first_stored, end_stored, count)
@@ -227,7 +227,7 @@ class ChoosingEngine(ResidualEngine):
                 probing, stored = probing[met], stored[met]
             drawn += len(probing)
             hits += [np.count_nonzero(part.keep(side, probing, stored)) for part in self._parts]
-        if drawn < _LEAST_PAIRS // 4:
+        if drawn < _MIN_PAIRS // 4:
             return False
         self._drawn, self._hits = self._drawn / 2 + drawn, self._hits / 2 + hits
         self._sampled = dict(self._arrived)

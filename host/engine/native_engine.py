@@ -223,9 +223,9 @@ class NativeEngine(Engine):
         """Rows that memory is set aside for: those of the window, some that have expired, and what an index needs."""
         if self.spec.counts is None:
             return _FIRST_TIME_ROWS
-        return self._index.room(-(-self._most_rows(side) // self.spec.partitions))
+        return self._index.room(-(-self._max_rows(side) // self.spec.partitions))
 
-    def _most_rows(self, side: Side) -> int:
+    def _max_rows(self, side: Side) -> int:
         """Rows of a count window."""
         assert self.spec.counts is not None
         return max(self.spec.counts.values()) if self._shared else self.spec.counts[side]
@@ -284,7 +284,7 @@ class NativeEngine(Engine):
                 if rows > self.spec.capacity:
                     raise beyond_capacity(side, rows, self.spec.capacity)
             if self.spec.counts is not None:
-                rows = min(rows, self._most_rows(side))
+                rows = min(rows, self._max_rows(side))
             needed[side] = self._index.room(rows)
         if sum(needed.values()) > sum(self._reserved_rows.values()):
             self._reserve(needed)
@@ -407,8 +407,8 @@ class NativeEngine(Engine):
             keys,
             rows=None if whole else np.ascontiguousarray(batch.rows),
             first_row=int(batch.rows[0]) if whole else 0,
-            opposite=None if alike else np.ascontiguousarray(batch.other_position),
-            same_opposite=int(batch.other_position[0]) if alike else 0,
+            other_position=None if alike else np.ascontiguousarray(batch.other_position),
+            same_other_position=int(batch.other_position[0]) if alike else 0,
             times=None if batch.times is None or not count else np.ascontiguousarray(batch.times),
             bounds=self._bounds(self._generator, side, batch.keys) if probes and self._bounded else None,
             others=[

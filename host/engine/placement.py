@@ -31,11 +31,11 @@ ADRIFT = 1.5
 """Above this, twice in a row, the histogram of a subwindow says nothing of the next: keys that rise, for one."""
 WIDE = 0.75
 """A mean probe that reaches more than so much of the partitions gains nothing from ranges."""
-LEAST_ROWS = 64  # of a subwindow of a time window, at first
+MIN_ROWS = 64  # of a subwindow of a time window, at first
 SUBWINDOWS = 8  # of a window
 IN_TURN = 16  # of what a partition has of a window, where subwindows go in turn
 _SAMPLE = 2048  # rows of a histogram for each partition
-_MOST_SAMPLE = 1 << 18
+_MAX_SAMPLE = 1 << 18
 _INT64 = np.iinfo(np.int64)
 
 Interval = tuple[np.ndarray | None, np.ndarray, np.ndarray]
@@ -365,7 +365,7 @@ class Placement:
         return found
 
     def _most(self) -> int:
-        return min(_MOST_SAMPLE, _SAMPLE * self._count)
+        return min(_MAX_SAMPLE, _SAMPLE * self._count)
 
     def _begin(self, coordinates: np.ndarray | None) -> None:
         """Begins a subwindow, of which the first rows are at hand."""
@@ -386,9 +386,9 @@ class Placement:
         held = self._window if self._window is not None else sum(each.end - each.first for each in self._kept)
         most = -(-held // (SUBWINDOWS if plan.whole < 0 else IN_TURN * self._count))
         if self._window is None or plan.whole < 0:
-            most = max(most, LEAST_ROWS)
+            most = max(most, MIN_ROWS)
         if self.planner is not None:
-            most = min(most, max(2 * self._size, LEAST_ROWS))
+            most = min(most, max(2 * self._size, MIN_ROWS))
         self._size = self._room = self._fixed or most
         self._plan = plan
 

@@ -35,7 +35,7 @@ BINS = 1024
 """At least so many, and a multiple of the partitions."""
 BETTER = 0.9
 """A new table must have had less than so much of the old one's greatest share, in rows that it was not made of."""
-LEAST_ROWS = 32
+MIN_ROWS = 32
 """For each partition, of a call that tables are judged by."""
 
 
@@ -302,7 +302,7 @@ class RoutePlanner:
     def _wanted(self, loads: BinHistogram, table: np.ndarray) -> np.ndarray | None:
         """Another table than this one; None: it stays. What one call asks for, the next must find better."""
         rows = sum(int(counts.sum()) for counts in loads.rows.values())
-        if rows < LEAST_ROWS * loads.partitions:
+        if rows < MIN_ROWS * loads.partitions:
             return None
         candidate, self._candidate = self._candidate, None
         uneven, most = loads.unevenness(table), balance.limit(loads.partitions, rows)

@@ -21,7 +21,7 @@ from muntin.host.keys.kept_types import (
 )
 from muntin.host.native import _core
 
-_MOST_PICKED_BYTES = 1 << 28  # of rows with lists that Arrow picks at a time: it takes 8 bytes for each value in them
+_MAX_PICKED_BYTES = 1 << 28  # of rows with lists that Arrow picks at a time: it takes 8 bytes for each value in them
 MERGE_FACTOR = 4  # a block is merged into its elder while that is less than this many times larger
 
 
@@ -70,7 +70,7 @@ class RowLog:
         Named in errors.
     schema : pyarrow.Schema
         Of the columns that are kept, at least one.
-    most_block_rows : int
+    max_block_rows : int
         Blocks of at least this many rows are left as they are.
     threads : int
         The most that `take` uses.
@@ -81,7 +81,7 @@ class RowLog:
         If a column has a type whose rows pyarrow cannot take in any way.
     """
 
-    def __init__(self, side: str, schema: pa.Schema, most_block_rows: int = 1 << 20, threads: int = 1):
+    def __init__(self, side: str, schema: pa.Schema, max_block_rows: int = 1 << 20, threads: int = 1):
         self._schema = schema
         self._kept = kept_schema(schema)
         check_columns(side, schema)
@@ -92,7 +92,7 @@ class RowLog:
         self._varies = [field.name for field in self._kept if fixed_bytes(field.type) is None]
         self._coded = [field.name for field in self._kept if pa.types.is_dictionary(field.type)]
         self._listed = any(pa.types.is_nested(field.type) for field in self._kept)
-        self._most = most_block_rows
+        self._most = max_block_rows
         self.threads = threads
         self._widths = {field.name: width for field in self._kept if (width := plain_bytes(field.type))}
 
@@ -114,7 +114,7 @@ class RowLog:
         return sum(len(block.table) for block in self._blocks)
 
     @property
-    def most_row_bytes(self) -> int:
+    def max_row_bytes(self) -> int:
         """Bytes of the columns of a row, as `take` gives them, that no row has more than."""
         return self._fixed + max((block.heaviest for block in self._blocks), default=0)
 
@@ -139,7 +139,7 @@ class RowLog:
             elder, newer = self._blocks[-2:]
             if len(elder.table) >= self._most or len(elder.table) > MERGE_FACTOR * len(newer.table):
                 break
-            if elder.varying + newer.varying > kept_types.MOST_CHUNK_BYTES:
+            if elder.varying + newer.varying > kept_types.MAX_CHUNK_BYTES:
                 break
             self._blocks[-2:] = [
                 _Block(
@@ -178,8 +178,8 @@ class RowLog:
         for name in self._varies:
             sizes += _column_bytes(table.column(name))
         table = table.append_column(_BYTES, pa.array(sizes, pa.int64()))
-        whole = int(sizes.sum()) <= kept_types.MOST_CHUNK_BYTES
-        for rows in [slice(0, len(table))] if whole else _cuts(sizes, kept_types.MOST_CHUNK_BYTES):
+        whole = int(sizes.sum()) <= kept_types.MAX_CHUNK_BYTES
+        for rows in [slice(0, len(table))] if whole else _cuts(sizes, kept_types.MAX_CHUNK_BYTES):
             part = table.slice(rows.start, rows.stop - rows.start).combine_chunks()
             own = sizes[rows]
             self._blocks.append(_Block(start + rows.start, part, self.bytes_of(part), int(own.sum()), int(own.max())))
@@ -271,7 +271,7 @@ class RowLog:
         if touched > 4 * count or sum(map(len, parts)) != count:
             return {}
         whole = parts[0] if len(parts) == 1 else pa.concat_tables(parts)
-        if varying > kept_types.MOST_CHUNK_BYTES:
+        if varying > kept_types.MAX_CHUNK_BYTES:
             names = [name for name in names if name in self._varies]
         elif len(parts) > 1:
             whole = whole.combine_chunks()
@@ -295,12 +295,12 @@ class RowLog:
         places = np.where(rows < 0, -1, self._places(rows))
         coded = [name for name in names if name in self._coded]
         most = len(rows) * max(block.heaviest for block in self._blocks)
-        if most <= min(_MOST_PICKED_BYTES, kept_types.MOST_CHUNK_BYTES):
+        if most <= min(_MAX_PICKED_BYTES, kept_types.MAX_CHUNK_BYTES):
             return _gathered(self._blocks, places, names, coded)
         sizes, chunks = self._varying(rows), []
-        for chunk in _cuts(sizes, kept_types.MOST_CHUNK_BYTES):
+        for chunk in _cuts(sizes, kept_types.MAX_CHUNK_BYTES):
             own = places[chunk]
-            picks = _cuts(sizes[chunk], _MOST_PICKED_BYTES) if self._listed else [slice(0, len(own))]
+            picks = _cuts(sizes[chunk], _MAX_PICKED_BYTES) if self._listed else [slice(0, len(own))]
             parts = [_gathered(self._blocks, own[part], names, coded) for part in picks]
             chunks.append(parts[0] if len(parts) == 1 else pa.concat_tables(parts).combine_chunks())
         return pa.concat_tables(chunks)
@@ -337,7 +337,7 @@ class RowLog:
 
 def picked(table: pa.Table, rows: np.ndarray) -> pa.Table:
     """Rows of a table, as `kept` gives it, by their places, int64, shape (n,), each at most once."""
-    if table.nbytes <= kept_types.MOST_CHUNK_BYTES:
+    if table.nbytes <= kept_types.MAX_CHUNK_BYTES:
         return table.take(pa.array(rows))
     log = RowLog("given", table.schema)
     log.append(0, table)
@@ -348,7 +348,7 @@ def _gathered(blocks: Sequence[_Block], places: np.ndarray, names: list[str], co
     """Rows by their places, NULLs for -1, in one chunk."""
     missing = places < 0 if int(places.min()) < 0 else None
     rows, varying = blocks[-1].end - blocks[0].start, sum(block.varying for block in blocks)
-    if len(blocks) == 1 or (rows <= 4 * len(places) and varying <= kept_types.MOST_CHUNK_BYTES):
+    if len(blocks) == 1 or (rows <= 4 * len(places) and varying <= kept_types.MAX_CHUNK_BYTES):
         joined = pa.concat_tables([block.table.select(names) for block in blocks])
         return joined.take(pa.array(places - blocks[0].start, mask=missing)).combine_chunks()
     # Only the rows wanted are copied from each block, then put in order.

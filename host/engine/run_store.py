@@ -32,19 +32,19 @@ class Run:
 
 
 @dataclasses.dataclass(frozen=True)
-class Room:
+class Reservation:
     """What a `RunStore` takes when it is opened, known without opening it.
 
     Attributes
     ----------
     nbytes : int
         Device memory.
-    most_run_rows : int or None
+    max_run_rows : int or None
         As of `RunStore`.
     """
 
     nbytes: int
-    most_run_rows: int | None = None
+    max_run_rows: int | None = None
 
     def close(self) -> None:
         """Does nothing: nothing was taken."""
@@ -104,13 +104,13 @@ class RunStore(abc.ABC):
         many runs as the store was opened for; what more runs are padded with counts as rows.
     nbytes : int
         Device memory taken, all of it from the start or from the last `grow`.
-    most_run_rows : int or None
+    max_run_rows : int or None
         Rows of the longest run it can make; None for any number.
     """
 
     key_bits: int
     granule: int = 1
-    most_run_rows: int | None = None
+    max_run_rows: int | None = None
     capacity_rows: int
     nbytes: int
 

@@ -27,7 +27,7 @@ from muntin.host.sides import Side
 SUBWINDOWS = 2
 SMALL_SUBWINDOWS = 3
 LARGE_ROWS = 1 << 22
-LEAST_ROWS = 1024  # of a subwindow cut by count, or as many as the window has
+MIN_ROWS = 1024  # of a subwindow cut by count, or as many as the window has
 # And not fewer than this even of a window of one row: each subwindow of a batch is a run to load, to probe and to pad,
 # and what lies in it beside the window costs a comparison of row numbers where its key matches.
 FEWEST_ROWS = 256
@@ -82,7 +82,7 @@ class SubwindowRing(abc.ABC):
     def full(self, subwindow: Subwindow) -> bool:
         """Whether a subwindow has its rows, so that its runs can become one."""
 
-    def most_parts(self, rows: int) -> int:
+    def max_parts(self, rows: int) -> int:
         """The most parts that `cut` can make of so many rows."""
         return rows
 
@@ -108,7 +108,7 @@ class CountRing(SubwindowRing):
         super().__init__()
         self.count = count
         pieces = SUBWINDOWS if count >= LARGE_ROWS else SMALL_SUBWINDOWS
-        self.subwindow_rows = max(-(-count // pieces), min(count, LEAST_ROWS), FEWEST_ROWS)
+        self.subwindow_rows = max(-(-count // pieces), min(count, MIN_ROWS), FEWEST_ROWS)
         self.arrived = 0
 
     def cut(self, batch: Batch) -> list[tuple[Subwindow, Batch]]:
@@ -128,7 +128,7 @@ class CountRing(SubwindowRing):
                 parts.append((subwindow, part))
         return parts
 
-    def most_parts(self, rows: int) -> int:
+    def max_parts(self, rows: int) -> int:
         return min(rows, rows // self.subwindow_rows + 2)
 
     def full(self, subwindow: Subwindow) -> bool:
@@ -200,7 +200,7 @@ class TimeRing(SubwindowRing):
         self.subwindows.extend(Subwindow(start, stop) for start, stop in opened)
         self.subwindows.sort(key=lambda s: s.start)
 
-    def most_parts(self, rows: int) -> int:
+    def max_parts(self, rows: int) -> int:
         # Old slices, and new ones, each of which has its rows, lies before an old one, or is the last.
         return min(rows, 2 * len(self.subwindows) + rows // GROUP_ROWS + 2)
 
@@ -269,7 +269,7 @@ class RunWindow(WindowIndex):
             rows = FIRST_TIME_ROWS if spec.capacity is None else min(2 * spec.capacity, FIRST_TIME_ROWS)
         self._added: list[Subwindow] = []  # that got runs since they were last merged
         # A step's rows are loaded before any of them is merged or dropped.
-        runs = LASTING_RUNS + self._ring.most_parts(step_rows)
+        runs = LASTING_RUNS + self._ring.max_parts(step_rows)
         self._store = open_store(key_bits=key_bits, rows=rows, runs=runs, what=f"the {side} window")
         if isinstance(self._ring, CountRing):
             try:
@@ -280,7 +280,7 @@ class RunWindow(WindowIndex):
 
     def _check_run(self, rows: int) -> None:
         """Raises CapacityError if a run of so many rows would be longer than the device can make one."""
-        most = self._store.most_run_rows
+        most = self._store.max_run_rows
         if most is not None and rows > most:
             raise CapacityError(
                 f"the {self._side} window would have sorted runs of {rows:,} rows, and this device makes none of more "
@@ -312,7 +312,7 @@ class RunWindow(WindowIndex):
         # those there are and those to come, may be padded.
         largest = max((sum(run.run.length for run in s.runs) for s in ring.subwindows), default=0)
         self._check_run(largest + new_rows)
-        runs = len(ring.runs()) + ring.most_parts(new_rows) + 1
+        runs = len(ring.runs()) + ring.max_parts(new_rows) + 1
         needed = rows + largest + new_rows + runs * (store.granule - 1)
         if needed > store.capacity_rows:
             try:

@@ -21,7 +21,7 @@ from muntin.host.errors import SchemaError, UnsupportedError
 from muntin.host.files.places import STANDARD, STREAMS, format_of
 
 BLOCK_BYTES = 1 << 20
-_MOST_ROWS = 1 << 17  # that a file gives at a time, whatever a batch is
+_MAX_ROWS = 1 << 17  # that a file gives at a time, whatever a batch is
 
 
 class Part:
@@ -88,7 +88,7 @@ class Fragment(Part):
         dataset = pyarrow.dataset.FileSystemDataset([self._fragment], schema, self._form, self._system)
         for fragment in dataset.get_fragments(condition):  # none where the names of its folders fail it
             scanner = fragment.scanner(
-                schema=schema, columns=columns, filter=condition, batch_size=min(rows, _MOST_ROWS), batch_readahead=1
+                schema=schema, columns=columns, filter=condition, batch_size=min(rows, _MAX_ROWS), batch_readahead=1
             )
             yield from scanner.to_batches()
 
@@ -122,8 +122,8 @@ class Stream(Part):
         begun = self._begun or self._begin()
         own = [name for name in columns if name not in self.keys]
         for batch in begun.batches(pa.schema([field for field in schema if field.name not in self.keys])):
-            for at in range(0, batch.num_rows, _MOST_ROWS):
-                yield batch.slice(at, _MOST_ROWS).select(own)
+            for at in range(0, batch.num_rows, _MAX_ROWS):
+                yield batch.slice(at, _MAX_ROWS).select(own)
 
 
 def _begin_arrows(opened: Callable[[], Any]) -> _Begun:

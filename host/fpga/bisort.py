@@ -13,7 +13,7 @@ from typing import TypeVar
 import numpy as np
 
 from muntin.host.devices.device import Device
-from muntin.host.engine.run_store import Limits, Probe, Room, Run, RunStore
+from muntin.host.engine.run_store import Limits, Probe, Reservation, Run, RunStore
 from muntin.host.errors import CapacityError
 from muntin.host.fpga.bisort_lane import BisortLane, LaneRun, Ranges, Steps
 from muntin.host.fpga.driver import BoardLink, KernelDriver
@@ -159,10 +159,10 @@ class BisortBoard:
         """The most granules that a run of so many rows takes on any one lane."""
         return self.lanes[0].granules(rows)
 
-    def room(self, rows: int, runs: int) -> Room:
+    def room(self, rows: int, runs: int) -> Reservation:
         """What a store takes: each run may be padded to a granule."""
         granules = self.granules(rows) + max(runs, rows // self.granule_rows // 64)
-        return Room(granules * self.granule_bytes, self.parameters.run_rows)
+        return Reservation(granules * self.granule_bytes, self.parameters.run_rows)
 
     def close(self) -> None:
         """Gives the board back, once nobody is using it. Idempotent."""
@@ -360,11 +360,11 @@ class BisortStore(RunStore):
     def __init__(self, device: Device, board: BisortBoard, rows: int, what: str, runs: int):
         self.key_bits = board.parameters.key_bits
         self.granule = board.granule_rows
-        self.most_run_rows = board.parameters.run_rows
+        self.max_run_rows = board.parameters.run_rows
         self._device = device
         self._board = board
         self._what = what
-        self._most_runs = runs
+        self._max_runs = runs
         self._used = 0  # granules
         self._runs: set[BoardRun] = set()
         self._cut = KeyCut(np.zeros(board.parameters.lanes - 1, self.key_dtype))  # of all runs
@@ -373,7 +373,7 @@ class BisortStore(RunStore):
         self.grow(rows)
 
     def grow(self, rows: int) -> None:
-        nbytes = self._board.room(rows, self._most_runs).nbytes
+        nbytes = self._board.room(rows, self._max_runs).nbytes
         self._device.reserve(nbytes, self._what, self._ticket)
         self._size, self.nbytes, self.capacity_rows = nbytes // self._board.granule_bytes, nbytes, rows
 

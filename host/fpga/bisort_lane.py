@@ -463,8 +463,8 @@ class BisortLane:
 
     def gathers(self, ranges: list[Ranges]) -> Iterator[list[Ranges]]:
         """Ranges in batches that `gather` can take."""
-        most_pairs = (self._out_bytes - 2 * self.parameters.beat_bytes) // _PAIR_BYTES
-        parts = (part for whole in ranges for part in self._parts(whole.cut(most_pairs), most_pairs))
+        max_pairs = (self._out_bytes - 2 * self.parameters.beat_bytes) // _PAIR_BYTES
+        parts = (part for whole in ranges for part in self._parts(whole.cut(max_pairs), max_pairs))
         return self._batches(parts, self._gathered_bytes)
 
     def gather(self, batch: list[Ranges]) -> Steps[list[tuple[np.ndarray, np.ndarray]]]:
@@ -528,18 +528,18 @@ class BisortLane:
         """Room for the output of a COUNT."""
         return self._aligned(len(part) * _ROW_BYTES)
 
-    def _parts(self, ranges: Ranges, most_pairs: int | None, most_ranges: int | None = None) -> Iterator[Ranges]:
+    def _parts(self, ranges: Ranges, max_pairs: int | None, max_ranges: int | None = None) -> Iterator[Ranges]:
         """Ranges in parts whose input fits the scratch memory, and their output by the numbers given."""
         room = self._in_bytes - 3 * self.parameters.beat_bytes
         most = room // (2 * _ROW_BYTES + (0 if ranges.limits is None else _LIMIT_BYTES))
-        most = most if most_ranges is None else min(most, most_ranges)
+        most = most if max_ranges is None else min(most, max_ranges)
         ends = np.cumsum(ranges.lengths)
         first = 0
         while first < len(ranges):
             last = min(first + most, len(ranges))
-            if most_pairs is not None:
+            if max_pairs is not None:
                 done = int(ends[first - 1]) if first else 0
-                last = min(last, max(int(np.searchsorted(ends, done + most_pairs, "right")), first + 1))
+                last = min(last, max(int(np.searchsorted(ends, done + max_pairs, "right")), first + 1))
             yield ranges.part(first, last)
             first = last
 

@@ -14,7 +14,7 @@ from muntin.contract.designs.splitjoin import JoinSettings
 from muntin.host.devices.device import Device, DeviceInfo
 from muntin.host.devices.run_device import RunDevice
 from muntin.host.engine.engine import Engine, EngineSpec
-from muntin.host.engine.run_store import SOME_RUNS, Room
+from muntin.host.engine.run_store import SOME_RUNS, Reservation
 from muntin.host.engines import EngineKind, SplitJoin, Steps, open_engine_kind
 from muntin.host.errors import DeviceError, LinkIdentityError, UnsupportedError
 from muntin.host.fpga.bisort import SCRATCH_BYTES, BisortBoard, BisortStore
@@ -202,7 +202,7 @@ class FpgaDevice(RunDevice):
         """See `RunDevice`: of a design over sorted runs."""
         return BisortStore(self, self.open_board(key_bits), rows, what, runs)
 
-    def room(self, *, key_bits: int, rows: int, what: str, runs: int = SOME_RUNS) -> Room:
+    def room(self, *, key_bits: int, rows: int, what: str, runs: int = SOME_RUNS) -> Reservation:
         """See `RunDevice`: of a design over sorted runs."""
         return self.open_board(key_bits).room(rows, runs)
 

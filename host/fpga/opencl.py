@@ -31,7 +31,7 @@ from muntin.host.errors import DeviceError
 
 _CONTROL = next(register for register in CONTROL_REGISTERS if register.name == "CONTROL")
 _DONE = _CONTROL.field("done").mask
-_MOST_REQUESTS = 4096  # handed over at a time
+_MAX_REQUESTS = 4096  # handed over at a time
 BUILDS = Path(__file__).resolve().parents[2] / "build" / "bitstreams"
 _VENDOR = "intel(r) fpga"  # how the platform's name begins
 _BANK_LSB = 16  # of a buffer's flags: which bank of memory it goes to, from 1 on; 0 leaves it to the shell
@@ -105,8 +105,8 @@ class OpenClBoard:
                 for port in range(ports)
             ]
             self._state = cl.Buffer(context, flags, state_bytes(p))
-            self._requests = cl.Buffer(context, flags, 8 * _MOST_REQUESTS)
-            self._results = cl.Buffer(context, flags, 4 * _MOST_REQUESTS)
+            self._requests = cl.Buffer(context, flags, 8 * _MAX_REQUESTS)
+            self._results = cl.Buffer(context, flags, 4 * _MAX_REQUESTS)
             # The first member of the state is the host's; see muntin.contract.opencl.state_fields.
             cl.enqueue_copy(self._queue, self._state, np.array([self._channel_bytes], np.uint64))
         except cl.Error as error:
@@ -142,8 +142,8 @@ class OpenClBoard:
         self._pending.clear()
         results = np.zeros(len(words), np.uint32)
         with _as_os_error():
-            for at in range(0, len(words), _MOST_REQUESTS):
-                part = words[at : at + _MOST_REQUESTS]
+            for at in range(0, len(words), _MAX_REQUESTS):
+                part = words[at : at + _MAX_REQUESTS]
                 cl.enqueue_copy(self._queue, self._requests, part)
                 self._kernel(
                     self._queue,

@@ -20,8 +20,8 @@ from muntin.contract.registers import Command, ErrorCode, Operation
 from muntin.host.errors import DeviceError
 from muntin.host.fpga.driver import BoardLink, KernelDriver
 
-_MOST_ROW_BYTES = 1 << 20
-_MOST_RESULT_BYTES = 1 << 23
+_MAX_ROW_BYTES = 1 << 20
+_MAX_RESULT_BYTES = 1 << 23
 _SUMMARY = {field.name: (word, field) for word, fields in enumerate(SUMMARY_FIELDS) for field in fields}
 
 
@@ -147,15 +147,15 @@ class SplitJoinBoard:
         self._row_bytes = 4 * row_words(p)
         unit = max(p.beat_bytes, self._row_bytes)
         room = self._driver.lane_bytes - unit
-        row_bytes = min(room // 4, _MOST_ROW_BYTES) // unit * unit
-        result_bytes = min(room - row_bytes, _MOST_RESULT_BYTES) // p.beat_bytes * p.beat_bytes
+        row_bytes = min(room // 4, _MAX_ROW_BYTES) // unit * unit
+        result_bytes = min(room - row_bytes, _MAX_RESULT_BYTES) // p.beat_bytes * p.beat_bytes
         if not row_bytes or not result_bytes:
             raise DeviceError(
                 f"device {name}: {self._driver.lane_bytes:,} bytes of memory are too few for rows of "
                 f"{self._row_bytes} bytes and their results"
             )
         self._rows_at, self._results_at = unit, unit + row_bytes
-        self._most_rows, self._most_results = row_bytes // self._row_bytes, result_bytes // RESULT_BYTES
+        self._max_rows, self._max_results = row_bytes // self._row_bytes, result_bytes // RESULT_BYTES
         self.nbytes = unit + row_bytes + result_bytes
 
     def configure(self, settings: JoinSettings) -> None:
@@ -174,8 +174,8 @@ class SplitJoinBoard:
         results: list[np.ndarray] = []
         overflow, dead = False, None
         words = rows.words(self.parameters)
-        for start in range(0, len(words), self._most_rows):
-            part = words[start : start + self._most_rows]
+        for start in range(0, len(words), self._max_rows):
+            part = words[start : start + self._max_rows]
             written = taken = 0  # rows of the part in memory, counted from `taken`, and those the kernel has taken
             drained = False  # all of the part was taken, and nothing is under way
             while not drained:
@@ -188,7 +188,7 @@ class SplitJoinBoard:
                         Command(
                             operation=Operation.JOIN,
                             length_a=len(part) - taken,
-                            length_b=self._most_results,
+                            length_b=self._max_results,
                             keys_a=self._rows_at + (offset if taken < len(part) else 0),
                             keys_out=self._results_at,
                         )

@@ -25,7 +25,7 @@ from muntin.host.sides import OTHER, SIDES, Side, Sides
 
 STEP_ROWS = 1 << 14  # rows of a call that are joined at a time
 _ORDERS = {"none": Order.NONE, "outer": Order.OUTER, "inner": Order.INNER}
-_MOST_WINDOW = (1 << NUMBER_BITS) - STEP_ROWS  # so that rows that meet differ in the bits that the device keeps
+_MAX_WINDOW = (1 << NUMBER_BITS) - STEP_ROWS  # so that rows that meet differ in the bits that the device keeps
 _NUMBER = (1 << NUMBER_BITS) - 1
 _ANY_LATER = ((1 << 64) - 1,) * 2  # rows promise nothing about later ones, only marks do
 
@@ -117,7 +117,7 @@ class SplitJoinEngine(Engine):
 
     def _check_windows(self) -> None:
         p = self._parameters
-        most = min(p.capacity, _MOST_WINDOW)
+        most = min(p.capacity, _MAX_WINDOW)
         for side, rows in (self._counts or {}).items():
             if rows > most:
                 raise CapacityError(

@@ -34,7 +34,7 @@ class BPlusTree(Index):
 class Chain(Index, abc.ABC):
     """A chained index: sub-indexes over slices of the window, the youngest one filled, whole ones dropped.
 
-    Its figures: `chain_length` now, `most_chain_length` so far, rows and depths of the sub-indexes, oldest first,
+    Its figures: `chain_length` now, `max_chain_length` so far, rows and depths of the sub-indexes, oldest first,
     `dropped` and `archived` sub-indexes, `rows`.
 
     Source: PIM-Tree, section 2.2.2.

@@ -211,7 +211,7 @@ class Materializer:
         if self._spec.form == "pairs":
             numbers = _numbers if self._spec.unmatched else pa.array
             count = sum(map(len, parts[self._sides[0]]))
-            if 8 * count <= kept_types.MOST_CHUNK_BYTES:
+            if 8 * count <= kept_types.MAX_CHUNK_BYTES:
                 parts = {side: [_whole(parts[side])] for side in self._sides}
             columns = [pa.chunked_array([numbers(part) for part in parts[side]], pa.int64()) for side in self._sides]
             return pa.table(columns, schema=self._schema)
@@ -493,7 +493,7 @@ def check_room(memory: Memory, count: int, needed: int) -> None:
 def check_rows(memory: Memory, logs: Mapping[Side, RowLog], parts: Sides[list[np.ndarray]]) -> None:
     """Raises ResultTooLargeError where a table of rows of these numbers, by side, does not fit."""
     counts = {side: sum(map(len, rows)) for side, rows in parts.items()}
-    if sum(logs[side].most_row_bytes * count for side, count in counts.items()) <= memory.room:
+    if sum(logs[side].max_row_bytes * count for side, count in counts.items()) <= memory.room:
         return
     sizes = [(logs[side].row_bytes(rows), len(rows)) for side, held in parts.items() for rows in held]
     needed = sum(size * count if isinstance(size, int) else int(size.sum()) for size, count in sizes)

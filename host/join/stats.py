@@ -70,7 +70,7 @@ class Stats:
     engine : dict
         What the engine tells of itself; with ``partitions=``: `partitions`, what each stores and receives, and
         `placement`, what rows go by; with ``engine="shared"``: `tasks`, `task_size`, `merges`, `merging` (in the
-        background now), `waits` (of threads for a merge to begin or end), `most_threads`, `most_scanned` (rows between
+        background now), `waits` (of threads for a merge to begin or end), `max_threads`, `max_scanned` (rows between
         the edge and a row that probed), `pending` (rows that came during merges), `timed_rows`, and the time from a
         row's arrival in the work queue to its results: `latency_p50_us`, `latency_p90_us`, `latency_p99_us`,
         `latency_p999_us`, `latency_max_us`. Where any

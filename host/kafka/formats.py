@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json
 
-from muntin.host.aggregates.values import MOST_DIGITS
+from muntin.host.aggregates.values import MAX_DIGITS
 from muntin.host.errors import KafkaError, SchemaError
 from muntin.host.public import public
 
@@ -482,7 +482,7 @@ def _field_of(name: str, kind: Any) -> pa.Field:
         found = _PRIMITIVES.get(kind)
     elif isinstance(kind, dict):
         found = _LOGICAL.get(kind.get("logicalType", ""))
-        if kind.get("logicalType") == "decimal" and kind["precision"] <= MOST_DIGITS:
+        if kind.get("logicalType") == "decimal" and kind["precision"] <= MAX_DIGITS:
             found = pa.decimal128(kind["precision"], kind.get("scale", 0))
         elif kind["type"] == "array":
             found = pa.list_(_field_of("item", kind["items"]))

@@ -19,7 +19,7 @@ LOOK_SECONDS = 60.0
 """After which a topic is looked at for partitions that are new."""
 IDLE_SECONDS = 0.1
 """For which a reader that waits for no more messages waits for the first."""
-LEAST_WAITING = 10_000
+MIN_WAITING = 10_000
 """Messages that wait before a partition is read no more: what the client has of it is then read again."""
 LOG = logging.getLogger("muntin.kafka")
 
@@ -246,7 +246,7 @@ class Source:
 
     def _pause(self, partition: _Partition, rows: int) -> None:
         """Has no more read of a partition of which a batch waits, until that is given."""
-        if partition.paused != (len(partition.messages) > max(2 * rows, LEAST_WAITING)):
+        if partition.paused != (len(partition.messages) > max(2 * rows, MIN_WAITING)):
             partition.paused = not partition.paused
             (self._consumer.pause if partition.paused else self._consumer.resume)([self._place(partition)])
 

@@ -18,7 +18,7 @@ _MULTIPLIER = 0x9E3779B97F4A7C15  # odd, so that it has an inverse modulo 2**64
 _INVERSE = pow(_MULTIPLIER, -1, 1 << 64)
 _NULL = np.uint64(0x632BE59BD9B4E019)
 _LISTS = (pa.ListArray, pa.LargeListArray, pa.FixedSizeListArray, *LIST_VIEW_ARRAYS)
-_MOST_BYTES = 1 << 26  # of rows that are hashed at a time: text takes many times its bytes
+_MAX_BYTES = 1 << 26  # of rows that are hashed at a time: text takes many times its bytes
 
 
 class Content:
@@ -84,7 +84,7 @@ def other_rows(batch: int, found: str, known: str, side: str = "") -> ReplayErro
 
 def row_hashes(rows: pa.RecordBatch) -> np.ndarray:
     """A number for each row, uint64, shape (n,), that is the same for equal rows."""
-    if rows.nbytes > _MOST_BYTES and rows.num_rows > 1:
+    if rows.nbytes > _MAX_BYTES and rows.num_rows > 1:
         half = rows.num_rows // 2
         return np.concatenate([row_hashes(rows.slice(0, half)), row_hashes(rows.slice(half))])
     hashes = np.zeros(rows.num_rows, np.uint64)
@@ -136,10 +136,10 @@ def _texts(column: pa.LargeBinaryArray) -> np.ndarray:
         return np.zeros(len(column), np.uint64)
     first = int(ends[0])
     size = int(ends[-1]) - first
-    if size > _MOST_BYTES and len(column) == 1:  # the powers of some bytes are those of the first, times one of them
+    if size > _MAX_BYTES and len(column) == 1:  # the powers of some bytes are those of the first, times one of them
         total = size
-        for start in range(0, size, _MOST_BYTES):
-            piece = data[first + start : first + min(start + _MOST_BYTES, size)]
+        for start in range(0, size, _MAX_BYTES):
+            piece = data[first + start : first + min(start + _MAX_BYTES, size)]
             octets = np.frombuffer(piece, np.uint8).astype(np.uint64) + np.uint64(1)
             own = int(np.sum(octets * _powers(_MULTIPLIER, len(octets)), dtype=np.uint64))
             total += own * pow(_MULTIPLIER, start, 1 << 64)

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from muntin.host.arrow_versions import is_binary_view, is_large_list_view, is_list_view, is_string_view
 
-MOST_CHUNK_BYTES = (1 << 31) - 1
+MAX_CHUNK_BYTES = (1 << 31) - 1
 """Bytes of values of varying size that one chunk may have: offsets of 32 bits number so many."""
 
 _Leaf = Callable[[pa.Array, pa.DataType], pa.Array]
@@ -189,7 +189,7 @@ def _fits(array: pa.Array, kind: pa.DataType) -> bool:
         if len(array.dictionary) > most:
             return False
         narrow = kind.value_type in (pa.string(), pa.binary())
-        return not narrow or array.dictionary.nbytes <= MOST_CHUNK_BYTES
+        return not narrow or array.dictionary.nbytes <= MAX_CHUNK_BYTES
     if pa.types.is_union(kind):
         return True
     pairs = zip(_children(array), _fields(kind), strict=True)

@@ -13,9 +13,9 @@ from muntin.host.errors import CapacityError, KeyTypeError
 from muntin.host.keys.key_type import Family, KeyType, decode_float, encode_float, key_types, of_column
 from muntin.host.sides import SIDES, Side, Sides
 
-MOST_CODES = 1 << 29  # of values that the windows hold at a time
+MAX_CODES = 1 << 29  # of values that the windows hold at a time
 _APART = {side: object() for side in SIDES}  # stands for NaN
-_LEAST_SWEEP = 1 << 10  # codes in use before any are looked for that no row has
+_MIN_SWEEP = 1 << 10  # codes in use before any are looked for that no row has
 
 
 class ValueCodes:
@@ -44,8 +44,8 @@ class ValueCodes:
         self._codes: dict[Hashable, int] = {}
         self._values: list[Hashable] = []  # by code
         self._free: list[int] = []
-        self._last = {side: np.full(_LEAST_SWEEP, -1, np.int64) for side in SIDES}  # newest row that has a code
-        self._sweep_at = _LEAST_SWEEP
+        self._last = {side: np.full(_MIN_SWEEP, -1, np.int64) for side in SIDES}  # newest row that has a code
+        self._sweep_at = _MIN_SWEEP
 
     def __len__(self) -> int:
         """Codes in use."""
@@ -125,12 +125,12 @@ class ValueCodes:
                 self._values[code] = value
             else:
                 code = len(self._values)
-                if code == MOST_CODES:
+                if code == MAX_CODES:
                     raise CapacityError(
-                        f"the windows would hold more than {MOST_CODES:,} different values of the columns compared for "
+                        f"the windows would hold more than {MAX_CODES:,} different values of the columns compared for "
                         "equality: use smaller windows",
-                        MOST_CODES + 1,
-                        MOST_CODES,
+                        MAX_CODES + 1,
+                        MAX_CODES,
                     )
                 self._values.append(value)
             known[value] = codes[at] = code
@@ -148,7 +148,7 @@ class ValueCodes:
         used = np.fromiter(self._codes.values(), np.int64, len(self._codes))
         gone = used[(self._last["left"][used] < oldest["left"]) & (self._last["right"][used] < oldest["right"])]
         self._give_back(gone)
-        self._sweep_at = max(_LEAST_SWEEP, 2 * len(self._codes))
+        self._sweep_at = max(_MIN_SWEEP, 2 * len(self._codes))
 
     def keep(self, codes: np.ndarray) -> None:
         """Gives back all codes but these, int64."""

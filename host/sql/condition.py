@@ -43,8 +43,8 @@ _TURNED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _NEGATED = {"=": "!=", "!=": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">", "<=>": DISTINCT, DISTINCT: "<=>"}
 _HOLDS = {"=": "__eq__", "!=": "__ne__", "<": "__lt__", "<=": "__le__", ">": "__gt__", ">=": "__ge__", "<=>": "__eq__",
           DISTINCT: "__ne__"}  # fmt: skip
-_MOST_COMBINED = 64
-_MOST_DIGITS = 400
+_MAX_COMBINED = 64
+_MAX_DIGITS = 400
 """Of a constant: float64 has values of 309 digits before the point, and of 324 places behind it."""
 
 
@@ -297,9 +297,9 @@ class Reader(Text):
                 continue
             if len(predicates) > 1:
                 several = branch
-            if len(sets) * len(predicates) > _MOST_COMBINED:
+            if len(sets) * len(predicates) > _MAX_COMBINED:
                 self.refuse(
-                    branch, f"a conjunction inside OR that makes more than {_MOST_COMBINED} parts is not supported"
+                    branch, f"a conjunction inside OR that makes more than {_MAX_COMBINED} parts is not supported"
                 )
             sets = [[*each, *([p] if p not in each else [])] for each in sets for p in predicates]
         if sets == [[]]:
@@ -544,8 +544,8 @@ class Reader(Text):
             return Linear([(1, self.column(node))])
         if isinstance(node, exp.Literal) and not node.is_string:
             number = Decimal(node.this)
-            if abs(number.adjusted()) > _MOST_DIGITS or len(number.as_tuple().digits) > _MOST_DIGITS:
-                self.refuse(node, f"a number of more than {_MOST_DIGITS} digits fits no column", final=True)
+            if abs(number.adjusted()) > _MAX_DIGITS or len(number.as_tuple().digits) > _MAX_DIGITS:
+                self.refuse(node, f"a number of more than {_MAX_DIGITS} digits fits no column", final=True)
             return Linear([], number=Fraction(number), kinds=frozenset({"number"}))
         if isinstance(node, exp.Interval):
             return Linear([], duration=Fraction(self._interval(node)), kinds=frozenset({"duration"}))

@@ -25,7 +25,7 @@ _FORMS = (
 )
 _IMPATIENT = {"retry_config": {"max_retries": 2, "retry_timeout": timedelta(seconds=10)}}
 _AZURE = re.compile("az(ure)?:|abfss?:|adl:", re.IGNORECASE)  # opened with an account, by default the environment's
-_MOST_NAME, _MOST_KEY = 255, 1024 - 64  # bytes; of an object's name some are for what a log calls its files
+_MAX_NAME, _MAX_KEY = 255, 1024 - 64  # bytes; of an object's name some are for what a log calls its files
 
 
 class Store(abc.ABC):
@@ -270,10 +270,10 @@ def check_place(place: str | Path, names: Sequence[str] = (), *, here: bool = Tr
         It could not: there is no such kind of place, nothing can be written there, or a name is too long.
     """
     folder = local_folder(place)
-    what, most, before = "folder", _MOST_NAME, 0
+    what, most, before = "folder", _MAX_NAME, 0
     if folder is None:
         ObjectStore(str(place), **({} if here or not _AZURE.match(str(place)) else {"account_name": "elsewhere"}))
-        what, most, before = "prefix", _MOST_KEY, len(unquote(urlsplit(str(place)).path).encode())
+        what, most, before = "prefix", _MAX_KEY, len(unquote(urlsplit(str(place)).path).encode())
         names = [unquote(name) for name in names]  # as an address is read
         if wrong := [name for name in names if {"", ".", ".."} & set(name.split("/"))]:
             raise StateError(

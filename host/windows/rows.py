@@ -9,7 +9,7 @@ from muntin.host.errors import WindowError
 from muntin.host.keys.constants import whole_number
 from muntin.host.public import public
 
-MOST_ROWS = (1 << 31) - (1 << 20)  # row numbers on a device have 32 bits
+MAX_ROWS = (1 << 31) - (1 << 20)  # row numbers on a device have 32 bits
 
 
 @public("muntin")
@@ -39,8 +39,8 @@ class Rows:
         if (count := whole_number(self.count)) is None:
             raise WindowError(f"Rows takes a number of rows, not {self.count!r}")
         object.__setattr__(self, "count", count)
-        if not 1 <= self.count <= MOST_ROWS:
-            raise WindowError(f"Rows({self.count}) is not a window: use 1 to {MOST_ROWS} rows")
+        if not 1 <= self.count <= MAX_ROWS:
+            raise WindowError(f"Rows({self.count}) is not a window: use 1 to {MAX_ROWS} rows")
 
 
 def of_sides(rows: Any) -> tuple[Any, Any]:

@@ -12,7 +12,7 @@ from muntin.host.keys.durations import length, nanoseconds
 from muntin.host.public import public
 from muntin.host.sides import SIDES
 
-MOST_LAG = 1 << 16
+MAX_LAG = 1 << 16
 
 
 @public("muntin")
@@ -96,8 +96,8 @@ class Watermark:
         if self.policy not in ("min", "max"):
             raise WindowError(f"the watermark's policy must be 'min' or 'max', not {self.policy!r}")
         lag = whole_number(self.lag)
-        if lag is None or not 0 <= lag <= MOST_LAG:
-            raise WindowError(f"the watermark's lag must be a whole number of calls, 0 to {MOST_LAG}, not {self.lag!r}")
+        if lag is None or not 0 <= lag <= MAX_LAG:
+            raise WindowError(f"the watermark's lag must be a whole number of calls, 0 to {MAX_LAG}, not {self.lag!r}")
         object.__setattr__(self, "lag", lag)
         if self.initial is not None:
             if (initial := whole_number(self.initial)) is None:

@@ -14,7 +14,7 @@ def slack(way: int) -> int:
     return way + 2
 
 
-def least_depth(way: int) -> int:
+def min_depth(way: int) -> int:
     """Items that must find room at the end of a way of so many cycles, for an item a cycle."""
     return 2 * slack(way)
 
@@ -60,7 +60,7 @@ class AlmostFullFifo(wiring.Component):
     @property
     def depth(self) -> int:
         """Items that there is room for."""
-        return least_depth(self._way)
+        return min_depth(self._way)
 
     def elaborate(self, platform: object) -> Module:
         m = Module()

@@ -14,7 +14,7 @@ from muntin.hw.splitjoin.sub_window import SubWindowSignature, command_layout
 NO_COLLISION = {"no_rw_check": 1}  # for Yosys: nothing depends on what a read gives that meets a write
 _UNDER_WAY = 6
 """Words that may come to be among those that wait after it was looked how many do."""
-_LEAST_WAITING = 2 * _UNDER_WAY
+_MIN_WAITING = 2 * _UNDER_WAY
 """Words that there is room for, at least: as many come before the next ones as are under way."""
 
 
@@ -368,7 +368,7 @@ class NestedLoop(wiring.Component):
             reset_less=True,
         )
         finds = Signal()
-        waiting_rows = max(p.result_rows, _LEAST_WAITING)
+        waiting_rows = max(p.result_rows, _MIN_WAITING)
         m.submodules.found = found_words = QuickFifo(width=found.shape().size, depth=waiting_rows)
         next_found = data.View(found.shape(), found_words.r_data)
         new = Signal(slots)

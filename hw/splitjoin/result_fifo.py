@@ -4,7 +4,7 @@ from amaranth.hdl import Module, Mux, Signal, Value
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
-from muntin.hw.splitjoin.almost_full_fifo import least_depth, slack
+from muntin.hw.splitjoin.almost_full_fifo import min_depth, slack
 from muntin.hw.splitjoin.layouts import result_layout
 from muntin.hw.splitjoin.quick_fifo import QuickFifo
 
@@ -32,7 +32,7 @@ class ResultFifo(wiring.Component):
     way : int
         As of `AlmostFullFifo`.
     rows : int
-        Results that may wait here; as many as the way needs where that is more, `least_depth`.
+        Results that may wait here; as many as the way needs where that is more, `min_depth`.
 
     Attributes
     ----------
@@ -68,7 +68,7 @@ class ResultFifo(wiring.Component):
 
     def __init__(self, *, way: int, rows: int):
         self._way = way
-        self._depth = max(least_depth(way), rows)
+        self._depth = max(min_depth(way), rows)
         super().__init__(
             {
                 "i": In(ResultFlow()),

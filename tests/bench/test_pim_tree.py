@@ -46,13 +46,13 @@ def test_the_join_over_a_concurrent_map_finds_every_pair_once(seed):
     for number in range(12):
         left = rng.random(150) < 0.4
         before = [first[1] + np.cumsum(~left)[left], first[0] + np.cumsum(left)[~left]]
-        keys = [pim_runs.uniform(rng, len(opposite)) for opposite in before]
+        keys = [pim_runs.uniform(rng, len(other_position)) for other_position in before]
         every = [np.append(stored, own) for stored, own in zip(every, keys, strict=True)]
         found, expected = join.step(keys, before), 0
         for side in range(2):
             base = join._arrived[1 - side]  # rows before those of this test, which are not known here
-            for key, opposite in zip(keys[side].tolist(), before[side].tolist(), strict=True):
-                met = every[1 - side][max(opposite - 100 - base, 0) : opposite - base]
+            for key, other_position in zip(keys[side].tolist(), before[side].tolist(), strict=True):
+                met = every[1 - side][max(other_position - 100 - base, 0) : other_position - base]
                 expected += np.count_nonzero(np.abs(met - key) <= 1 << 24)
         first = [at + len(own) for at, own in zip(first, keys, strict=True)]
         if number > 3:  # windows hold rows of this test alone

@@ -134,7 +134,7 @@ def test_every_type_and_function(at, on, partitions):
 @pytest.mark.parametrize("at", ["arrival", "close"])
 def test_lists_of_more_bytes_than_offsets_of_32_bits_number(at, monkeypatch):
     """A row that was taken never makes a later call fail: texts and bytes of lists have offsets of 64 bits."""
-    monkeypatch.setattr(kept_types, "MOST_CHUNK_BYTES", 12)
+    monkeypatch.setattr(kept_types, "MAX_CHUNK_BYTES", 12)
     texts = [f"text {number:05}" for number in range(5)]
     columns = {
         "texts": pa.array(texts), "bytes": pa.array([text.encode() for text in texts]),

@@ -208,7 +208,7 @@ def test_rows_come_out_in_the_call_that_decides_them(
 
 def test_what_is_held_does_not_grow():
     rng = np.random.default_rng(1)
-    most_right = most_left = most_bytes = 0
+    max_right = max_left = max_bytes = 0
     on = AsOf("t", "t", by="k", tolerance=None)
     with WindowJoin(on=on, watermark=Watermark(left=50, right=50, lag=0)) as join:
         for call in range(300):
@@ -216,15 +216,15 @@ def test_what_is_held_does_not_grow():
             keys = rng.integers(0, 20, 200)
             table = pa.table({"t": times, "k": [f"key {k}" for k in keys], "x": np.arange(200)})
             join.process(table, table.rename_columns(["t", "k", "y"]))
-            most_right, most_left = (
-                max(most_right, join.stats.window_right),
-                max(most_left, join.stats.waiting_left),
+            max_right, max_left = (
+                max(max_right, join.stats.window_right),
+                max(max_left, join.stats.waiting_left),
             )
-            most_bytes = max(most_bytes, join.stats.row_bytes)
+            max_bytes = max(max_bytes, join.stats.row_bytes)
     # The last row of each of 20 values, and those that the watermark has not passed: half a call and a call.
-    assert most_right <= 20 + 300
-    assert most_left <= 300
-    assert most_bytes < 300_000
+    assert max_right <= 20 + 300
+    assert max_left <= 300
+    assert max_bytes < 300_000
 
 
 def test_values_that_come_no_more_are_forgotten():

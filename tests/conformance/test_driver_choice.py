@@ -164,7 +164,7 @@ def test_parts_that_keep_alike_do_not_take_turns(seed: int) -> None:
 
 
 def test_changes_are_few_however_often_the_rows_turn(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(driver_choice, "_MOST_GAP", 1)  # a sample after each call
+    monkeypatch.setattr(driver_choice, "_MAX_GAP", 1)  # a sample after each call
     rng, calls, changed = np.random.default_rng(seed), 300, []
     with WindowJoin(on=ON, left=Rows(150), right=Rows(150), form="counts") as join:
         for call in range(calls):

@@ -306,7 +306,7 @@ def test_views_on_a_device(device):
 @pytest.mark.parametrize("name", [name for name in COLUMNS if not name.startswith("extension")])
 def test_a_payload_of_every_type_in_chunks_of_few_bytes(name, monkeypatch, tmp_path):
     """As if offsets numbered 12 bytes: in a call, in blocks, again from the state, and at the end."""
-    monkeypatch.setattr(kept_types, "MOST_CHUNK_BYTES", 12)
+    monkeypatch.setattr(kept_types, "MAX_CHUNK_BYTES", 12)
     column = COLUMNS[name]
     rows = pa.table(
         {"k": [0, 1, 2, 3], "p": pa.chunked_array([column.slice(0, 1), column.slice(1)]), "q": [3, 2, 1, 0]}

@@ -21,7 +21,7 @@ DATA_SETS = 20
 BATCHES, MANY_BATCHES = 4, 9
 STEP, LONG_STEP = 15, 60  # of the times from one batch to the next; the long one where there are many
 SPLITS = 5  # ways in which the rows of a batch lie in tasks
-MOST_TASKS = 3
+MAX_TASKS = 3
 
 _BAND = ("band", -9, 9)
 _EQUAL = AllOf(Compare("k", "=", "k"), Band("a", "a", -30, 30))
@@ -123,7 +123,7 @@ class Case:
 
 def split_tasks(split: int) -> int:
     """In how many tasks the rows of a batch lie."""
-    return 1 + split % MOST_TASKS
+    return 1 + split % MAX_TASKS
 
 
 def _placement(spec: JoinSpec, schema: pa.Schema, partitions: int, placed: Partitions | None) -> Placement | None:

@@ -18,7 +18,7 @@ from muntin.host.errors import ConnectionLostError
 from muntin.pyspark_bridge import window_join
 from tests.fault.dying_task import dying_tasks
 
-MOST_FAILURES = 12  # of one micro-batch
+MAX_FAILURES = 12  # of one micro-batch
 DAEMON_SECONDS = 60.0
 #: Of processes that live for seconds.
 JAVA_OPTIONS = (
@@ -81,7 +81,7 @@ def main(folder: Path, master: str, daemon: str | None, how: str, archive: str) 
             newest = committed(folder)
             failures, batch = (failures + 1 if newest == batch else 1), newest
             print(f"after batch {newest}: {error}", file=sys.stderr, flush=True)
-            if failures == MOST_FAILURES:
+            if failures == MAX_FAILURES:
                 raise
             time.sleep(0.2)
     found: pa.Table = spark.read.schema(joined.schema).parquet(str(folder / "out")).toArrow()

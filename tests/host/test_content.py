@@ -123,5 +123,5 @@ def test_large_rows_are_hashed_in_pieces(monkeypatch: pytest.MonkeyPatch) -> Non
     rows = pa.record_batch({"s": ["x" * n + "y" for n in (0, 1, 50, 7)], "b": [b"z" * n for n in (9, 30, 0, 11)]})
     known = row_hashes(rows)
     for most in (1, 7, 16, 64):
-        monkeypatch.setattr(content, "_MOST_BYTES", most)
+        monkeypatch.setattr(content, "_MAX_BYTES", most)
         assert (row_hashes(rows) == known).all()

@@ -72,7 +72,7 @@ class Batch:
     Attributes
     ----------
     keys : ndarray of int32 or int64
-    rows, opposite : ndarray of int64
+    rows, other_position : ndarray of int64
         As in `muntin.host.call.Batch`.
     times : ndarray of int64, or None
     bounds : list of pairs of ndarrays like `keys`, or None
@@ -85,7 +85,7 @@ class Batch:
 
     keys: np.ndarray
     rows: np.ndarray
-    opposite: np.ndarray
+    other_position: np.ndarray
     times: np.ndarray | None = None
     bounds: Bounds | None = None
     order: np.ndarray | None = None
@@ -94,13 +94,13 @@ class Batch:
     def take(self, chosen: np.ndarray) -> Batch:
         """Some of the rows, without bounds."""
         times = None if self.times is None else self.times[chosen]
-        return Batch(self.keys[chosen], self.rows[chosen], self.opposite[chosen], times, wider=self.wider)
+        return Batch(self.keys[chosen], self.rows[chosen], self.other_position[chosen], times, wider=self.wider)
 
     def input(self, short: bool = True) -> _core.Input:
         """As the core takes it; `short`: as numbers instead of arrays, where that says the same."""
-        rows, opposite = self.rows, self.opposite
+        rows, other_position = self.rows, self.other_position
         whole = short and len(rows) > 0 and rows[-1] - rows[0] + 1 == len(rows)
-        alike = short and len(rows) > 0 and opposite[0] == opposite[-1]
+        alike = short and len(rows) > 0 and other_position[0] == other_position[-1]
         keys, bounds = self.keys, self.bounds
         if self.wider:
             keys = widened(keys)
@@ -109,8 +109,8 @@ class Batch:
             keys,
             rows=None if whole else rows,
             first_row=int(rows[0]) if whole else 0,
-            opposite=None if alike else opposite,
-            same_opposite=int(opposite[0]) if alike else 0,
+            other_position=None if alike else other_position,
+            same_other_position=int(other_position[0]) if alike else 0,
             times=self.times,
             bounds=bounds,
             order=self.order,
@@ -157,9 +157,9 @@ class NestedLoop:
             for start in range(0, len(probing.rows), each):
                 some = np.s_[start : start + each]
                 met = (lower[some, None] <= other.keys) & (other.keys <= upper[some, None])
-                met &= other.rows < probing.opposite[some, None]
+                met &= other.rows < probing.other_position[some, None]
                 if self.within is None:
-                    met &= other.rows >= probing.opposite[some, None] - self.window[1 - side]
+                    met &= other.rows >= probing.other_position[some, None] - self.window[1 - side]
                 else:
                     met &= self._in_time(side, probing.times[some], other.times)
                 at, stored = np.nonzero(met)
@@ -195,8 +195,11 @@ def _joined(one: Batch | None, other: Batch) -> Batch:
     if one is None:
         return other
     times = None if other.times is None else np.concatenate([one.times, other.times])
-    rows, opposite = np.concatenate([one.rows, other.rows]), np.concatenate([one.opposite, other.opposite])
-    return Batch(np.concatenate([one.keys, other.keys]), rows, opposite, times)
+    rows, other_position = (
+        np.concatenate([one.rows, other.rows]),
+        np.concatenate([one.other_position, other.other_position]),
+    )
+    return Batch(np.concatenate([one.keys, other.keys]), rows, other_position, times)
 
 
 def in_order(side: tuple[np.ndarray, np.ndarray]) -> np.ndarray:

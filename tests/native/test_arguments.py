@@ -19,7 +19,7 @@ ROWS = np.arange(3)
 
 def step(engine: Any = None, left: Any = None, right: Any = None, **options: Any) -> Any:
     engine = engine or open_engine(key_bits=32, window=(5, 5), bands=[(0, 0)])
-    return engine.step(left or _core.Input(FEW), right or _core.Input(FEW, same_opposite=3), **options)
+    return engine.step(left or _core.Input(FEW), right or _core.Input(FEW, same_other_position=3), **options)
 
 
 def ordered(*places: int) -> _core.Input:
@@ -102,9 +102,9 @@ REFUSED: dict[str, tuple[Any, type[Exception]]] = {
     "negative rows": (lambda: step(left=_core.Input(FEW, rows=ROWS - 1)), ValueError),
     "negative first row": (lambda: _core.Input(FEW, first_row=-1), ValueError),
     "rows beyond 63 bits": (lambda: _core.Input(FEW, first_row=2**63 - 2), ValueError),
-    "too few opposite": (lambda: _core.Input(FEW, opposite=ROWS[:0]), ValueError),
-    "negative opposite": (lambda: _core.Input(FEW, same_opposite=-1), ValueError),
-    "one negative opposite": (lambda: step(left=_core.Input(FEW, opposite=ROWS - 1)), ValueError),
+    "too few other_position": (lambda: _core.Input(FEW, other_position=ROWS[:0]), ValueError),
+    "negative other_position": (lambda: _core.Input(FEW, same_other_position=-1), ValueError),
+    "one negative other_position": (lambda: step(left=_core.Input(FEW, other_position=ROWS - 1)), ValueError),
     "too few times": (lambda: _core.Input(FEW, times=ROWS[:1]), ValueError),
     "bounds of another width": (lambda: _core.Input(FEW, bounds=[(ROWS, ROWS)]), TypeError),
     "too few bounds": (lambda: _core.Input(FEW, bounds=[(FEW, FEW[:2])]), ValueError),
@@ -150,7 +150,7 @@ def test_rows_of_earlier_steps_are_refused_and_change_nothing(within: tuple[int,
     with pytest.raises(ValueError, match="earlier"):
         engine.step(_core.Input(FEW, first_row=19, times=times), none)
     engine.step(_core.Input(FEW, first_row=20, times=times), none)
-    probing, stored = engine.step(none, _core.Input(FEW, same_opposite=23, times=times))[1]
+    probing, stored = engine.step(none, _core.Input(FEW, same_other_position=23, times=times))[1]
     assert sorted(zip(probing.tolist(), stored.tolist(), strict=True))[-1] == (2, 22)
 
 
@@ -175,7 +175,7 @@ def test_bounds_of_128_bits_do_not_overflow() -> None:
     ends = ((-(2**63), 0), (2**63 - 1, 2**64 - 1))
     engine = _core.Engine(key_bits=64, index="sorted_runs", within=ends, bands=[ends])
     far = np.array([-(2**63), 0, 2**63 - 1])
-    found = engine.step(_core.Input(far, times=far), _core.Input(far, same_opposite=3, times=far))
+    found = engine.step(_core.Input(far, times=far), _core.Input(far, same_other_position=3, times=far))
     assert [len(side[0]) for side in found] == [0, 9]
 
 
@@ -186,7 +186,7 @@ def test_arguments_are_held_until_they_were_read() -> None:
     others = [np.full(count, 9) for _ in range(9)]  # in the place of those arrays, were they free
     none = _core.Input(np.zeros(0, np.int64))
     assert [len(side[0]) for side in engine.step(sevens, none)] == [0, 0]
-    probe = _core.Input(np.array([7]), same_opposite=count, times=np.zeros(1, np.int64))
+    probe = _core.Input(np.array([7]), same_other_position=count, times=np.zeros(1, np.int64))
     assert len(engine.step(none, probe)[1][0]) == count
     assert len(others) == 9
 

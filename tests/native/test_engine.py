@@ -201,7 +201,7 @@ class Streams:
             columns = keys[kept], rows[kept], before[side][kept], times[kept] if timed else None, bounds
             batches.append(Batch(*columns, wider=self.query.key_bits == 128))
         if self.query.self_join:
-            batches[0].opposite = batches[0].rows
+            batches[0].other_position = batches[0].rows
             batches[1] = dataclasses.replace(batches[0], bounds=batches[0].bounds and batches[0].bounds[:1])
         for side in (0, 1):
             self.arrived[side] += counts[side]
@@ -375,9 +375,9 @@ def test_counts_of_many_equal_keys(bits: int, first_row: int, isa: str, seed: in
             Batch(
                 np.where(rng.random(size) < 0.6, 3, rng.integers(-40, 40, size)).astype(f"int{bits}"),
                 first + np.arange(size),
-                opposite,
+                other_position,
             )
-            for first, opposite in zip(arrived, before, strict=True)
+            for first, other_position in zip(arrived, before, strict=True)
         )
         arrived = [first + size for first in arrived]
         found = engine.step(*(batch.input() for batch in batches), counting=True)

@@ -28,7 +28,7 @@ class Window:
     def insert(self, keys: Any) -> dict[str, Any]:
         keys = np.asarray(keys, self.dtype)
         self.engine.step(
-            _core.Input(keys, first_row=self.arrived, same_opposite=0), _core.Input(keys[:0]), threads=1 << 20
+            _core.Input(keys, first_row=self.arrived, same_other_position=0), _core.Input(keys[:0]), threads=1 << 20
         )
         self.arrived += len(keys)
         return self.engine.figures(0)

@@ -34,7 +34,7 @@ def in_arrival_order(found: list[np.ndarray], batches: tuple[Batch, Batch], self
     for side in (0, 1):
         probing, stored = found[side].T
         rows = batches[side].rows
-        places = probing if self_join else probing + batches[side].opposite[np.searchsorted(rows, probing)]
+        places = probing if self_join else probing + batches[side].other_position[np.searchsorted(rows, probing)]
         pair = (probing, stored) if side == 0 else (stored, probing)
         parts.append(np.stack([places, stored, np.full(len(places), side), *pair]))
     every = np.concatenate(parts, axis=1)
@@ -126,7 +126,7 @@ def test_every_schedule_gives_the_same_pairs_in_the_same_order(name: str, reques
             equal_steps(query, steps, engine, 2 + schedule % 3)
             report = engine.report()
             merged += report["merges"]
-            threaded += report["most_threads"] > 1
+            threaded += report["max_threads"] > 1
     finally:
         _core.set_threads(before)
     assert threaded > 4
@@ -213,7 +213,7 @@ def rows_of(count: int, seed: int, keys: int = 1 << 20) -> tuple[_core.Input, _c
     rng = np.random.default_rng(seed)
     right = rng.permutation(np.repeat([False, True], count))
     return tuple(
-        _core.Input(rng.integers(0, keys, count).astype(np.int32), first_row=0, opposite=before.astype(np.int64))
+        _core.Input(rng.integers(0, keys, count).astype(np.int32), first_row=0, other_position=before.astype(np.int64))
         for before in (np.cumsum(right)[~right], np.cumsum(~right)[right])
     )
 
@@ -241,7 +241,7 @@ def test_threads_come_and_go_while_it_runs() -> None:
         _core.set_threads(before)
     np.testing.assert_array_equal(np.array(found), np.array(expected))
     report = engine.report()
-    assert report["most_threads"] > 1
+    assert report["max_threads"] > 1
     assert report["timed_rows"] == 240_000
     assert 0 < report["latency_p50_us"] <= report["latency_p99_us"] <= report["latency_p999_us"]
 
@@ -271,7 +271,7 @@ def test_figures_show_the_structure() -> None:
     assert plain["nodes"] < 4 * 16_384 / plain["leaf_items"]
     for name in ("b_chain", "ib_chain"):
         chain = figures(index=name, length=5)
-        assert chain["most_chain_length"] == 5
+        assert chain["max_chain_length"] == 5
         assert max(chain["sub_index_rows"]) == 4096
         assert chain["dropped"] == 60_000 // 4096 + 1 - chain["chain_length"]
         assert (chain["archived"] > 0) == (name == "ib_chain")
@@ -328,7 +328,7 @@ def test_trees_and_chains_are_what_their_names_say(
     for size in batches:
         count = min(size, window)  # of more, those that have left by the end of a step are not stored
         values = rng.integers(0, keys, count).astype(np.int32)
-        rows = _core.Input(np.sort(values) if rising else values, first_row=total, same_opposite=0)
+        rows = _core.Input(np.sort(values) if rising else values, first_row=total, same_other_position=0)
         told = {}
         for name, core in engines.items():
             core.step(rows, _core.Input(values[:0]), whole=True, threads=1)
@@ -355,6 +355,6 @@ def test_trees_and_chains_are_what_their_names_say(
             first = (total - live) // part * part  # a slice goes whole
             assert figures["sub_index_rows"] == [min(part, total - at) for at in range(first, total, part)]
             assert figures["rows"] == sum(figures["sub_index_rows"])
-            assert len(figures["sub_index_rows"]) == figures["chain_length"] <= figures["most_chain_length"]
+            assert len(figures["sub_index_rows"]) == figures["chain_length"] <= figures["max_chain_length"]
             assert figures["dropped"] == first // part
             assert figures["archived"] == ((total - 1) // part if name == "ib_chain" else 0)

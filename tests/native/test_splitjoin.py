@@ -78,9 +78,9 @@ def probing(batches: tuple[Batch, Batch], left: np.ndarray, right: np.ndarray, f
         if not len(batch.rows):
             continue
         which = np.minimum(np.searchsorted(batch.rows, own), len(batch.rows) - 1)
-        found = (batch.rows[which] == own) & (other < batch.opposite[which])
+        found = (batch.rows[which] == own) & (other < batch.other_position[which])
         side[found], stored[found] = at, other[found]
-        place[found] = ((own - first) + (batch.opposite[which] - first))[found]
+        place[found] = ((own - first) + (batch.other_position[which] - first))[found]
     return side, place, stored
 
 

@@ -67,13 +67,13 @@ class Rows:
 
     keys: np.ndarray
     rows: np.ndarray
-    opposite: np.ndarray
+    other_position: np.ndarray
     times: np.ndarray
 
     def join(self, other: Rows) -> Rows:
         return Rows(
             np.concatenate([self.keys, other.keys], axis=1),
-            *(np.concatenate([getattr(self, of), getattr(other, of)]) for of in ("rows", "opposite", "times")),
+            *(np.concatenate([getattr(self, of), getattr(other, of)]) for of in ("rows", "other_position", "times")),
         )
 
 
@@ -99,7 +99,7 @@ def core_input(rows: Rows, query: Query, side: int) -> _core.Input:
     return _core.Input(
         rows.keys[0],
         rows=rows.rows,
-        opposite=rows.opposite,
+        other_position=rows.other_position,
         times=rows.times if query.within else None,
         bounds=bounds(0),
         others=[(rows.keys[k], bounds(k)) for k in range(1, len(query.bands))],
@@ -132,9 +132,9 @@ def expected(query: Query, probing: Rows, stored: Rows, side: int) -> np.ndarray
         for low, high in bands:
             inside |= ((low <= apart) & (apart <= high)).astype(np.bool_)
         found &= inside if side == 0 else inside.T
-    found &= stored.rows[None, :] < probing.opposite[:, None]
+    found &= stored.rows[None, :] < probing.other_position[:, None]
     if query.within is None:
-        return found & (stored.rows[None, :] >= probing.opposite[:, None] - query.window[1 - side])
+        return found & (stored.rows[None, :] >= probing.other_position[:, None] - query.window[1 - side])
     apart = right.times[None, :] - left.times[:, None]
     inside = (query.within[0] <= apart) & (apart <= query.within[1])
     return found & (inside if side == 0 else inside.T)
@@ -149,9 +149,11 @@ def make_rows(query: Query, rng: np.random.Generator, count: int, first: int, ot
             LIMITS[1] - rng.integers(0, 9, keys.shape),
         )
     rows = first + np.sort(rng.choice(2 * count, count, replace=False)) if count else np.zeros(0, np.int64)
-    opposite = np.sort(rng.integers(other, other + 2 * step + 1, count))
+    other_position = np.sort(rng.integers(other, other + 2 * step + 1, count))
     times = rows // 3 + rng.integers(-20, 20, count)
-    return Rows(np.ascontiguousarray(keys), rows.astype(np.int64), opposite.astype(np.int64), times.astype(np.int64))
+    return Rows(
+        np.ascontiguousarray(keys), rows.astype(np.int64), other_position.astype(np.int64), times.astype(np.int64)
+    )
 
 
 @given(
@@ -173,7 +175,7 @@ def test_steps_equal_all_pairs(query: Query, sizes: list, seed: int, threads: in
         size = (left, left if query.self_join else right)
         batch = [make_rows(query, rng, size[side], arrived[side], arrived[1 - side], size[1 - side]) for side in (0, 1)]
         if query.self_join:
-            batch = [dataclasses.replace(batch[0], opposite=batch[0].rows)] * 2
+            batch = [dataclasses.replace(batch[0], other_position=batch[0].rows)] * 2
         stored = [stored[side].join(batch[side]) for side in (0, 1)]
         found = engine.step(
             *(core_input(batch[side], query, side) for side in (0, 1)), counting=query.counting, threads=threads

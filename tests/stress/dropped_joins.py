@@ -25,7 +25,7 @@ ROWS = {
 }  # of a call; merges of the larger ones are under way when the join goes
 FEW_ROWS = 40
 KEPT = 10  # results that outlive their joins
-MOST_GROWTH = 16 << 20  # bytes
+MAX_GROWTH = 16 << 20  # bytes
 KEY_TYPES = {"sim:ecpix5": pa.int32()}
 
 
@@ -98,7 +98,7 @@ def main(device: str, joins: int) -> None:
     print(before, after)
     for what in ("threads", "processes", "files"):
         assert after[what] <= before[what], f"{what}: {before[what]} became {after[what]}"
-    assert after["bytes"] - before["bytes"] < MOST_GROWTH, f"memory: {before['bytes']:,} became {after['bytes']:,}"
+    assert after["bytes"] - before["bytes"] < MAX_GROWTH, f"memory: {before['bytes']:,} became {after['bytes']:,}"
     # And as the interpreter ends: a join in the middle of its work, and one in a cycle.
     globals()["left_open"] = WindowJoin(on=Band("a", "b", -5, 5), left=Rows(rows), right=Rows(rows), device=device)
     globals()["left_open"].process(left, right)

@@ -7,7 +7,6 @@
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
-#include <chrono>
 #include <optional>
 #include <tuple>
 
@@ -25,16 +24,6 @@ using GivenWide = nb::ndarray<const uint64_t, nb::shape<-1, 2>, nb::c_contig, nb
 template <class Key>
 using GivenKeys = std::conditional_t<std::is_same_v<Key, Wide>, GivenWide, Given<Key>>;
 using AnyGiven = nb::ndarray<nb::ro, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-
-bool poll_signals() {
-  using Clock = std::chrono::steady_clock;
-  thread_local Clock::time_point last{};
-  const auto now = Clock::now();
-  if (now - last < std::chrono::milliseconds(20)) return false;
-  last = now;
-  const nb::gil_scoped_acquire gil;
-  return PyErr_CheckSignals() != 0;
-}
 
 std::vector<Fold> folds_of(const std::vector<std::string>& names) {
   std::vector<Fold> folds;

@@ -70,7 +70,7 @@ bool copy_of_one(const int64_t* places, size_t rows, int64_t begin, const uint8_
 }
 
 std::vector<Values> gather(const std::vector<std::vector<Bytes>>& columns, const std::vector<size_t>& widths,
-                           const std::vector<int64_t>& ends, const Places& places, int most_threads, int64_t start) {
+                           const std::vector<int64_t>& ends, const Places& places, int max_threads, int64_t start) {
   // `ends` says after which place each block ends; the first begins at `start`.
   if (widths.size() != columns.size()) throw nb::value_error("every column has a width");
   std::vector<std::vector<const uint8_t*>> data(columns.size());
@@ -89,7 +89,7 @@ std::vector<Values> gather(const std::vector<std::vector<Bytes>>& columns, const
   for (const size_t width : widths) found.emplace_back(std::max<size_t>(count * width, 1), Use::kResult);
   {
     const nb::gil_scoped_release release;
-    run_tasks((count + kTask - 1) / kTask, most_threads, nullptr, [&](size_t task) {
+    run_tasks((count + kTask - 1) / kTask, max_threads, nullptr, [&](size_t task) {
       const size_t first = task * kTask, rows = std::min(count - first, kTask);
       const int64_t* const own = places.data() + first;
       int64_t least = own[0], greatest = own[0];

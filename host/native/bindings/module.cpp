@@ -24,6 +24,16 @@ namespace nb = nanobind;
 
 namespace muntin {
 
+bool poll_signals() {
+  using Clock = std::chrono::steady_clock;
+  thread_local Clock::time_point last{};
+  const auto now = Clock::now();
+  if (now - last < std::chrono::milliseconds(20)) return false;
+  last = now;
+  const nb::gil_scoped_acquire gil;
+  return PyErr_CheckSignals() != 0;
+}
+
 namespace {
 
 template <class T>
@@ -39,17 +49,8 @@ Wide wide(const Long& value) {
 
 thread_local const std::atomic<bool>* stopped = nullptr;  // of the engine that this thread's call is of
 
-// Lets a signal's handler run, at most every 20 ms; true if it raised, or if another thread ends the call.
-bool poll() {
-  if (stopped != nullptr && stopped->load(std::memory_order_relaxed)) return true;
-  using Clock = std::chrono::steady_clock;
-  thread_local Clock::time_point last{};
-  const auto now = Clock::now();
-  if (now - last < std::chrono::milliseconds(20)) return false;
-  last = now;
-  const nb::gil_scoped_acquire gil;
-  return PyErr_CheckSignals() != 0;
-}
+// True if a signal's handler raised, or if another thread ends the call.
+bool poll() { return (stopped != nullptr && stopped->load(std::memory_order_relaxed)) || poll_signals(); }
 
 // Keys of one width. Those of 128 bits are rows of two words, the lower half first.
 using WideKeys = nb::ndarray<const uint64_t, nb::shape<-1, 2>, nb::c_contig, nb::device::cpu>;
@@ -79,7 +80,7 @@ struct PyInput {
 
   template <class Keys>
   PyInput(const Keys& keys, const std::optional<Array<int64_t>>& rows, int64_t first_row,
-          const std::optional<Array<int64_t>>& opposite, int64_t same_opposite,
+          const std::optional<Array<int64_t>>& other_position, int64_t same_other_position,
           const std::optional<Array<int64_t>>& times,
           const std::optional<Bounds<Keys>>& bounds, const Others<Keys>& others,
           const std::optional<Array<uint32_t>>& order)
@@ -99,13 +100,13 @@ struct PyInput {
     bool ascending = first_row >= 0 && first_row <= std::numeric_limits<int64_t>::max() - static_cast<int64_t>(count);
     for (size_t i = 1; input.rows && i < count; ++i) ascending &= input.rows[i - 1] < input.rows[i];
     if (!ascending) throw nb::value_error("rows must be ascending arrival numbers");
-    if (same_opposite < 0) throw nb::value_error("opposite must be arrival numbers from 0 on");
+    if (same_other_position < 0) throw nb::value_error("other_position must be arrival numbers from 0 on");
     if (input.rows && count > 0 && static_cast<uint64_t>(input.rows[count - 1]) - input.rows[0] > std::numeric_limits<Row>::max()) {
       throw nb::value_error("rows of one step must lie within 2**32 arrival numbers");
     }
     input.first_row = first_row;
-    input.opposite = opposite ? hold(*opposite, count, "opposite") : nullptr;
-    input.same_opposite = same_opposite;
+    input.other_position = other_position ? hold(*other_position, count, "other_position") : nullptr;
+    input.same_other_position = same_other_position;
     input.times = times ? hold(*times, count, "times") : nullptr;
     input.order = order ? hold(*order, count, "order") : nullptr;
     input.bounded = bounds.has_value();
@@ -298,8 +299,8 @@ NB_MODULE(_core, m) {
     type.def(nb::init<const Keys&, const std::optional<Array<int64_t>>&, int64_t, const std::optional<Array<int64_t>>&,
                       int64_t, const std::optional<Array<int64_t>>&, const std::optional<Bounds<Keys>>&, const Others<Keys>&,
                       const std::optional<Array<uint32_t>>&>(),
-             "keys"_a.noconvert(), "rows"_a.noconvert() = nb::none(), "first_row"_a = 0, "opposite"_a.noconvert() = nb::none(),
-             "same_opposite"_a = 0, "times"_a.noconvert() = nb::none(), "bounds"_a.noconvert() = nb::none(),
+             "keys"_a.noconvert(), "rows"_a.noconvert() = nb::none(), "first_row"_a = 0, "other_position"_a.noconvert() = nb::none(),
+             "same_other_position"_a = 0, "times"_a.noconvert() = nb::none(), "bounds"_a.noconvert() = nb::none(),
              "others"_a.noconvert() = Others<Keys>(), "order"_a.noconvert() = nb::none());
   };
   takes(std::type_identity<Array<int32_t>>());

@@ -212,17 +212,17 @@ void sort_widest(const Wide* keys, size_t count, Row, Wide* words, uint32_t* pla
   if (count == 0) return;
   const auto high = [](Wide key) { return static_cast<int64_t>(key >> 64); };
   const auto low = [](Wide key) { return static_cast<uint64_t>(key); };
-  int64_t least_high = high(keys[0]), most_high = least_high;
-  uint64_t least_low = low(keys[0]), most_low = least_low;
+  int64_t min_high = high(keys[0]), max_high = min_high;
+  uint64_t min_low = low(keys[0]), max_low = min_low;
   for (size_t i = 1; i < count; ++i) {
-    least_high = std::min(least_high, high(keys[i]));
-    most_high = std::max(most_high, high(keys[i]));
-    least_low = std::min(least_low, low(keys[i]));
-    most_low = std::max(most_low, low(keys[i]));
+    min_high = std::min(min_high, high(keys[i]));
+    max_high = std::max(max_high, high(keys[i]));
+    min_low = std::min(min_low, low(keys[i]));
+    max_low = std::max(max_low, low(keys[i]));
   }
-  const auto base = static_cast<uint64_t>(least_high);
-  const int high_bits = std::bit_width(static_cast<uint64_t>(most_high) - base);
-  const int low_bits = std::bit_width(most_low - least_low);
+  const auto base = static_cast<uint64_t>(min_high);
+  const int high_bits = std::bit_width(static_cast<uint64_t>(max_high) - base);
+  const int low_bits = std::bit_width(max_low - min_low);
   const int high_shift = std::max(high_bits - 63, 0);
   const int room = 63 - (high_bits - high_shift);  // for bits of the lower halves
   const int low_shift = std::max(low_bits - room, 0);
@@ -230,7 +230,7 @@ void sort_widest(const Wide* keys, size_t count, Row, Wide* words, uint32_t* pla
   int64_t* const sorted = lead + count;
   for (size_t i = 0; i < count; ++i) {
     const uint64_t above = (static_cast<uint64_t>(high(keys[i])) - base) >> high_shift;
-    const uint64_t below = low_shift < 64 ? (low(keys[i]) - least_low) >> low_shift : 0;
+    const uint64_t below = low_shift < 64 ? (low(keys[i]) - min_low) >> low_shift : 0;
     lead[i] = static_cast<int64_t>(above << (low_bits - low_shift) | below);
     places[i] = static_cast<uint32_t>(i);
   }

@@ -256,10 +256,10 @@ struct Matches {
 
 // Which stored rows probes may meet, beside the condition on keys.
 struct Scope {
-  // Arrival: `opposite[place] - span <= row < opposite[place]`; for all rows alike where `opposite` is null.
-  const int64_t* opposite;
-  int64_t same_opposite;
-  int64_t least_opposite, most_opposite;
+  // Arrival: `other_position[place] - span <= row < other_position[place]`; for all rows alike where `other_position` is null.
+  const int64_t* other_position;
+  int64_t same_other_position;
+  int64_t min_other_position, max_other_position;
   int64_t span;
   // Event time of the stored row less that of the probing row, `low <= ... <= high`; not checked without `times`.
   const int64_t* times = nullptr;  // of probing rows, by place
@@ -321,9 +321,9 @@ template <class Key>
 void probe_run(const KernelTable& kernels, const Run<Key>& run, const ProbesOf<WordOf<Key>>& probes, const Scope& scope,
                Matches& matches) {
   const Extent& extent = run.extent;
-  const int64_t least = scope.least_opposite - scope.span, most = scope.most_opposite - scope.span;
-  if (run.length() == 0 || extent.last_row < least || extent.first_row >= scope.most_opposite) return;
-  const bool by_row = extent.first_row < most || extent.last_row >= scope.least_opposite;
+  const int64_t least = scope.min_other_position - scope.span, most = scope.max_other_position - scope.span;
+  if (run.length() == 0 || extent.last_row < least || extent.first_row >= scope.max_other_position) return;
+  const bool by_row = extent.first_row < most || extent.last_row >= scope.min_other_position;
   bool by_time = false;
   if (scope.times != nullptr) {
     const Wide from = scope.low + scope.first_time, to = scope.high + scope.last_time;
@@ -356,8 +356,8 @@ void probe_run(const KernelTable& kernels, const Run<Key>& run, const ProbesOf<W
   const auto number = [base, low](Row row) { return base + static_cast<Row>(row - low); };
   // The rows of this run that a probe may see: the first of them, and how many numbers there are from it on.
   const auto visible = [&](uint32_t place) -> std::pair<Row, Row> {
-    const int64_t opposite = scope.opposite ? scope.opposite[place] : scope.same_opposite;
-    const int64_t first = std::max(opposite - scope.span, base), end = std::min(opposite, extent.last_row + 1);
+    const int64_t other_position = scope.other_position ? scope.other_position[place] : scope.same_other_position;
+    const int64_t first = std::max(other_position - scope.span, base), end = std::min(other_position, extent.last_row + 1);
     return {static_cast<Row>(first), static_cast<Row>(std::max<int64_t>(end - first, 0))};
   };
   // Differences of times fit 64 bits where these do.

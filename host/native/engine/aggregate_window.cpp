@@ -240,10 +240,10 @@ template <class Key>
 bool AggregateWindow<Key>::due() const {
   if (runs_.size() < 2) return false;
   const size_t elder = runs_[runs_.size() - 2]->length(), newer = runs_.back()->length();
-  const size_t top = std::max(kLeastRows, (window_ ? static_cast<size_t>(window_) : rows_) / kTopRuns);
+  const size_t top = std::max(kMinRows, (window_ ? static_cast<size_t>(window_) : rows_) / kTopRuns);
   const auto rung = [](size_t length) {
     int rung = 0;
-    for (size_t most = kLeastRows; length > most; most *= kGrowth) ++rung;
+    for (size_t most = kMinRows; length > most; most *= kGrowth) ++rung;
     return rung;
   };
   return elder + newer <= top && rung(elder) <= rung(newer);

@@ -559,7 +559,7 @@ class AggregateWindow {
   static constexpr size_t kChunk = 2048;
   static constexpr size_t kFewRows = 64;  // of a run that a limit cuts, looked at one by one
   static constexpr size_t kFewProbes = 8;  // for each of them so many rows of a run may be gathered rather than get a tree
-  static constexpr size_t kLeastRows = 1024;
+  static constexpr size_t kMinRows = 1024;
   static constexpr size_t kGrowth = 4;
   static constexpr size_t kTopRuns = 4;  // runs of the greatest size in a window
 

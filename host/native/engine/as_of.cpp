@@ -191,10 +191,10 @@ void AsOfGroups::forget(uint32_t group) {
   --hashed_;
 }
 
-void AsOfGroups::find(std::span<const int64_t> words, CallVector<uint32_t>& groups, int most_threads) const {
+void AsOfGroups::find(std::span<const int64_t> words, CallVector<uint32_t>& groups, int max_threads) const {
   const size_t count = words.size();
   groups.resize(count);
-  run_tasks((count + kTask - 1) / kTask, most_threads, nullptr, [&](size_t task) {
+  run_tasks((count + kTask - 1) / kTask, max_threads, nullptr, [&](size_t task) {
     const size_t first = task * kTask, last = std::min(count, first + kTask);
     for (size_t i = first; i < last; ++i) {
       if (hashed_ != 0 && i + kAhead < last) __builtin_prefetch(&table_[home(words[i + kAhead])]);
@@ -203,8 +203,8 @@ void AsOfGroups::find(std::span<const int64_t> words, CallVector<uint32_t>& grou
   });
 }
 
-void AsOfGroups::add(std::span<const int64_t> words, CallVector<uint32_t>& groups, int most_threads) {
-  find(words, groups, most_threads);
+void AsOfGroups::add(std::span<const int64_t> words, CallVector<uint32_t>& groups, int max_threads) {
+  find(words, groups, max_threads);
   for (size_t i = 0; i < words.size(); ++i) {
     if (groups[i] == kNone) groups[i] = add(words[i]);
   }
@@ -220,17 +220,17 @@ CallVector<int64_t> AsOfGroups::words() const {
 
 // Rows
 
-void AsOfSearch::number(const AsOfRows& rows, int most_threads) {
+void AsOfSearch::number(const AsOfRows& rows, int max_threads) {
   if (rows.grouped) {
-    numbers_.add(rows.words, numbered_, most_threads);
+    numbers_.add(rows.words, numbered_, max_threads);
   } else {
     numbered_.assign(rows.times.size(), rows.times.empty() ? 0 : numbers_.add(0));
   }
   if (groups_.size() < numbers_.end()) groups_.resize(numbers_.end());
 }
 
-void AsOfSearch::add_right(const AsOfRows& rows, int most_threads) {
-  number(rows, most_threads);
+void AsOfSearch::add_right(const AsOfRows& rows, int max_threads) {
+  number(rows, max_threads);
   for (size_t i = 0; i < numbered_.size(); ++i) {
     if (i + kAhead < numbered_.size()) __builtin_prefetch(&groups_[numbered_[i + kAhead]]);
     AsOfGroup& group = groups_[numbered_[i]];
@@ -241,9 +241,9 @@ void AsOfSearch::add_right(const AsOfRows& rows, int most_threads) {
   since_sweep_ += numbered_.size();
 }
 
-void AsOfSearch::add_left(const AsOfRows& rows, int most_threads) {
+void AsOfSearch::add_left(const AsOfRows& rows, int max_threads) {
   if (rows.times.empty()) return;
-  number(rows, most_threads);
+  number(rows, max_threads);
   Chunk chunk;
   chunk.fresh = true;
   chunk.rows.reserve(numbered_.size());
@@ -322,7 +322,7 @@ void AsOfSearch::probe(const Chunk& chunk, size_t first, size_t last, std::optio
   }
 }
 
-void AsOfSearch::ready(std::optional<int64_t> watermark, bool all, bool matched, int most_threads, AsOfNumbers& left, AsOfNumbers& right) {
+void AsOfSearch::ready(std::optional<int64_t> watermark, bool all, bool matched, int max_threads, AsOfNumbers& left, AsOfNumbers& right) {
   if (!all && !watermark) {  // nothing is final, and rows out of order may wait too
     for (Chunk& chunk : chunks_) settle(chunk);
     left.reserve(0);
@@ -353,7 +353,7 @@ void AsOfSearch::ready(std::optional<int64_t> watermark, bool all, bool matched,
     const bool whole = all || (rule_.direction == Direction::kBackward && *watermark >= chunk.newest);
     if (!whole) final.resize(count);
     int64_t* const found = right.data() + out;  // at or after where they go
-    run_tasks((count + kTask - 1) / kTask, most_threads, nullptr, [&](size_t task) {
+    run_tasks((count + kTask - 1) / kTask, max_threads, nullptr, [&](size_t task) {
       const size_t first = task * kTask, last = std::min(count, first + kTask);
       if (rule_.floats) {
         probe<Floats>(chunk, first, last, watermark, found, whole ? nullptr : final.data());
@@ -438,10 +438,10 @@ void AsOfSearch::expire(std::optional<int64_t> watermark) {
 }
 
 void AsOfSearch::step(const AsOfRows& left, const AsOfRows& right, std::optional<int64_t> watermark, std::optional<int64_t> useless, bool all,
-                      bool matched, int most_threads, AsOfNumbers& lefts, AsOfNumbers& rights) {
-  add_right(right, most_threads);
-  add_left(left, most_threads);
-  ready(watermark, all, matched, most_threads, lefts, rights);
+                      bool matched, int max_threads, AsOfNumbers& lefts, AsOfNumbers& rights) {
+  add_right(right, max_threads);
+  add_left(left, max_threads);
+  ready(watermark, all, matched, max_threads, lefts, rights);
   expire(useless);
 }
 

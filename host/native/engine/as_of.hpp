@@ -123,9 +123,9 @@ class AsOfGroups {
   static constexpr uint32_t kNone = std::numeric_limits<uint32_t>::max();
 
   // Of each word, kNone where it has none.
-  void find(std::span<const int64_t> words, CallVector<uint32_t>& groups, int most_threads) const;
+  void find(std::span<const int64_t> words, CallVector<uint32_t>& groups, int max_threads) const;
   // Of each word, new ones where it had none.
-  void add(std::span<const int64_t> words, CallVector<uint32_t>& groups, int most_threads);
+  void add(std::span<const int64_t> words, CallVector<uint32_t>& groups, int max_threads);
   uint32_t add(int64_t word);
   void forget(uint32_t group);
 
@@ -189,7 +189,7 @@ class AsOfState {
   // Then drops right rows that no left row that waits, or comes with a time past `useless` (none: any), can meet, and
   // groups that have no row.
   virtual void step(const AsOfRows& left, const AsOfRows& right, std::optional<int64_t> watermark, std::optional<int64_t> useless, bool all,
-                    bool matched, int most_threads, AsOfNumbers& lefts, AsOfNumbers& rights) = 0;
+                    bool matched, int max_threads, AsOfNumbers& lefts, AsOfNumbers& rights) = 0;
 
   // The slots of all rows of the right or the left side; calls `f` with each, a reference to int64_t.
   virtual void each_slot(bool right, const std::function<void(int64_t&)>& f) = 0;
@@ -213,7 +213,7 @@ class AsOfSearch final : public AsOfState {
   explicit AsOfSearch(const AsOfRule& rule) : AsOfState(rule) {}
 
   void step(const AsOfRows& left, const AsOfRows& right, std::optional<int64_t> watermark, std::optional<int64_t> useless, bool all, bool matched,
-            int most_threads, AsOfNumbers& lefts, AsOfNumbers& rights) override;
+            int max_threads, AsOfNumbers& lefts, AsOfNumbers& rights) override;
   void each_slot(bool right, const std::function<void(int64_t&)>& f) override;
   size_t right_rows() const override { return right_rows_; }
   size_t left_rows() const override;
@@ -238,10 +238,10 @@ class AsOfSearch final : public AsOfState {
     }
   };
 
-  void number(const AsOfRows& rows, int most_threads);  // the groups of rows, in `numbered_`
-  void add_right(const AsOfRows& rows, int most_threads);
-  void add_left(const AsOfRows& rows, int most_threads);
-  void ready(std::optional<int64_t> watermark, bool all, bool matched, int most_threads, AsOfNumbers& left, AsOfNumbers& right);
+  void number(const AsOfRows& rows, int max_threads);  // the groups of rows, in `numbered_`
+  void add_right(const AsOfRows& rows, int max_threads);
+  void add_left(const AsOfRows& rows, int max_threads);
+  void ready(std::optional<int64_t> watermark, bool all, bool matched, int max_threads, AsOfNumbers& left, AsOfNumbers& right);
   void expire(std::optional<int64_t> watermark);
   void settle(Chunk& chunk);
 

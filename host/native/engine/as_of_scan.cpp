@@ -52,9 +52,9 @@ size_t cut(const int64_t* left, size_t lefts, const int64_t* right, size_t right
 // For each of the left rows, `base` and the number of right rows before it. The last step is a left row, and a right row
 // after it follows the last of `rights`.
 template <bool exact>
-void count_before(const int64_t* left, size_t lefts, const int64_t* right, size_t rights, int64_t base, int64_t* out, int most_threads) {
+void count_before(const int64_t* left, size_t lefts, const int64_t* right, size_t rights, int64_t base, int64_t* out, int max_threads) {
   const size_t steps = lefts + rights;
-  run_tasks((steps + kTask - 1) / kTask, most_threads, nullptr, [&](size_t task) {
+  run_tasks((steps + kTask - 1) / kTask, max_threads, nullptr, [&](size_t task) {
     const size_t first = task * kTask, last = std::min(steps, first + kTask);
     size_t l[kChains + 1], r[kChains + 1], rest[kChains], all = kTask;
     for (size_t chain = 0; chain <= kChains; ++chain) {
@@ -187,7 +187,7 @@ void AsOfScan::set_last(uint32_t group, int64_t time, int64_t slot) {
 
 // One group, until one side is at its end.
 template <class Met, bool exact>
-void AsOfScan::both_of_one(Part& left, Part& right, int most_threads, int64_t* met) {
+void AsOfScan::both_of_one(Part& left, Part& right, int max_threads, int64_t* met) {
   const int64_t *const l = left.times.data() + left.at, *const r = right.times.data() + right.at;
   const size_t lefts = left.times.size() - left.at, rights = right.times.size() - right.at;
   // Left rows that the last right row is not before.
@@ -206,7 +206,7 @@ void AsOfScan::both_of_one(Part& left, Part& right, int most_threads, int64_t* m
     for (size_t i = 0; i < alone; ++i) met[i] = elder.slot >= 0 && Met::met(l[i], elder.time, rule_) ? elder.slot : -1;
     const bool follow = right.slots == nullptr && std::is_same_v<Met, Any>;
     const int64_t base = follow ? right.slot(right.at) - 1 : -1;
-    if (alone < decided) count_before<exact>(l + alone, decided - alone, r, low, base, met + alone, most_threads);
+    if (alone < decided) count_before<exact>(l + alone, decided - alone, r, low, base, met + alone, max_threads);
     if (!follow) {
       for (size_t i = alone; i < decided; ++i) {
         const size_t at = static_cast<size_t>(met[i]);
@@ -252,7 +252,7 @@ void AsOfScan::both(Part& left, Part& right, int64_t* met) {
 }
 
 template <class Met, bool exact>
-void AsOfScan::scan(Part (&left)[2], Part (&right)[2], int most_threads, int64_t* met) {
+void AsOfScan::scan(Part (&left)[2], Part (&right)[2], int max_threads, int64_t* met) {
   size_t l = 0, r = 0;
   while (true) {
     while (l < 2 && left[l].done()) ++l;
@@ -262,7 +262,7 @@ void AsOfScan::scan(Part (&left)[2], Part (&right)[2], int most_threads, int64_t
     if (grouped_) {
       both<Met, exact>(left[l], right[r], met);
     } else {
-      both_of_one<Met, exact>(left[l], right[r], most_threads, met);
+      both_of_one<Met, exact>(left[l], right[r], max_threads, met);
     }
     met += left[l].at - from;
   }
@@ -281,15 +281,15 @@ void AsOfScan::scan(Part (&left)[2], Part (&right)[2], int most_threads, int64_t
 }
 
 void AsOfScan::step(const AsOfRows& left, const AsOfRows& right, std::optional<int64_t> watermark, std::optional<int64_t> useless, bool all,
-                    bool matched, int most_threads, AsOfNumbers& lefts, AsOfNumbers& rights) {
+                    bool matched, int max_threads, AsOfNumbers& lefts, AsOfNumbers& rights) {
   if (!all && watermark != useless) throw std::invalid_argument("a scan has one watermark for both sides");
   if (left.grouped != grouped_ || right.grouped != grouped_) throw std::invalid_argument("rows have words where there are groups");
   const AsOfRows* const given[2] = {&left, &right};
   AsOfWaiting* const waiting[2] = {&left_, &right_};
   CallVector<uint32_t>* const groups[2] = {&left_groups_, &right_groups_};
   if (grouped_) {
-    numbers_.add(right.words, right_groups_, most_threads);
-    numbers_.find(left.words, left_groups_, most_threads);
+    numbers_.add(right.words, right_groups_, max_threads);
+    numbers_.find(left.words, left_groups_, max_threads);
     if (last_.size() < numbers_.end() + size_t{1}) last_.resize(numbers_.end() + size_t{1});
   }
   // Left rows that wait belong to groups that are known.
@@ -343,12 +343,13 @@ void AsOfScan::step(const AsOfRows& left, const AsOfRows& right, std::optional<i
   int64_t* const out = lefts.data();
   int64_t* const met = rights.data();
   if (rule_.limited && rule_.floats) {
-    rule_.exact ? scan<Near<Floats>, true>(parts[0], parts[1], most_threads, met) : scan<Near<Floats>, false>(parts[0], parts[1], most_threads, met);
+    rule_.exact ? scan<Near<Floats>, true>(parts[0], parts[1], max_threads, met)
+                : scan<Near<Floats>, false>(parts[0], parts[1], max_threads, met);
   } else if (rule_.limited) {
-    rule_.exact ? scan<Near<Integers>, true>(parts[0], parts[1], most_threads, met)
-                : scan<Near<Integers>, false>(parts[0], parts[1], most_threads, met);
+    rule_.exact ? scan<Near<Integers>, true>(parts[0], parts[1], max_threads, met)
+                : scan<Near<Integers>, false>(parts[0], parts[1], max_threads, met);
   } else {
-    rule_.exact ? scan<Any, true>(parts[0], parts[1], most_threads, met) : scan<Any, false>(parts[0], parts[1], most_threads, met);
+    rule_.exact ? scan<Any, true>(parts[0], parts[1], max_threads, met) : scan<Any, false>(parts[0], parts[1], max_threads, met);
   }
   size_t to = 0;
   for (const Part& part : parts[0]) {

@@ -43,7 +43,7 @@ class AsOfScan final : public AsOfState {
 
   // `useless` must be `watermark`.
   void step(const AsOfRows& left, const AsOfRows& right, std::optional<int64_t> watermark, std::optional<int64_t> useless, bool all, bool matched,
-            int most_threads, AsOfNumbers& lefts, AsOfNumbers& rights) override;
+            int max_threads, AsOfNumbers& lefts, AsOfNumbers& rights) override;
   void each_slot(bool right, const std::function<void(int64_t&)>& f) override;
   size_t right_rows() const override { return right_.size() + lasts_; }
   size_t left_rows() const override { return left_.size(); }
@@ -67,11 +67,11 @@ class AsOfScan final : public AsOfState {
   };
 
   template <class Met, bool exact>
-  void scan(Part (&left)[2], Part (&right)[2], int most_threads, int64_t* met);
+  void scan(Part (&left)[2], Part (&right)[2], int max_threads, int64_t* met);
   template <class Met, bool exact>
   void both(Part& left, Part& right, int64_t* met);
   template <class Met, bool exact>
-  void both_of_one(Part& left, Part& right, int most_threads, int64_t* met);
+  void both_of_one(Part& left, Part& right, int max_threads, int64_t* met);
   void set_last(uint32_t group, int64_t time, int64_t slot);
   void sweep(std::optional<int64_t> watermark);
 

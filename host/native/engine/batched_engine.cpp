@@ -173,7 +173,7 @@ class BatchedEngine final : public Engine {
     Block words, places;  // sorted keys packed above places, if they are not the run's words; places of wide keys
     Row first = 0;        // what places in narrow words are offset by
     Run<Key> run;
-    int64_t least_opposite, most_opposite;
+    int64_t min_other_position, max_other_position;
 
     const Word* probing() const { return words.data() ? static_cast<const Word*>(words.data()) : run.words(); }
     // Tells where the i-th row by key stands in the batch.
@@ -200,14 +200,14 @@ class BatchedEngine final : public Engine {
   void sort(Batch& batch, const Input& in) {
     batch.run = Run<Key>();
     if (in.count == 0) return;
-    batch.least_opposite = batch.most_opposite = in.opposite ? in.opposite[0] : in.same_opposite;
-    if (in.opposite) {
+    batch.min_other_position = batch.max_other_position = in.other_position ? in.other_position[0] : in.same_other_position;
+    if (in.other_position) {
       for (size_t i = 0; i < in.count; ++i) {
-        batch.least_opposite = std::min(batch.least_opposite, in.opposite[i]);
-        batch.most_opposite = std::max(batch.most_opposite, in.opposite[i]);
+        batch.min_other_position = std::min(batch.min_other_position, in.other_position[i]);
+        batch.max_other_position = std::max(batch.max_other_position, in.other_position[i]);
       }
     }
-    if (batch.least_opposite < 0) throw std::invalid_argument("opposite must be arrival numbers from 0 on");
+    if (batch.min_other_position < 0) throw std::invalid_argument("other_position must be arrival numbers from 0 on");
     Extent extent{in.row(0), in.last_row(), 0, 0};
     if (in.times) {
       extent.first_time = extent.last_time = in.times[0];
@@ -309,10 +309,10 @@ class BatchedEngine final : public Engine {
     uint32_t probes[kChunk], all[kChunk];
     const Batch& batch = batch_of(side);
     Scope scope{};
-    scope.opposite = in.opposite;
-    scope.same_opposite = in.same_opposite;
-    scope.least_opposite = batch.least_opposite;
-    scope.most_opposite = batch.most_opposite;
+    scope.other_position = in.other_position;
+    scope.same_other_position = in.same_other_position;
+    scope.min_other_position = batch.min_other_position;
+    scope.max_other_position = batch.max_other_position;
     scope.span = window_.span(other);
     scope.counting = counting;
     scope.counts = counting ? counts_[side].data() : nullptr;
@@ -351,8 +351,8 @@ class BatchedEngine final : public Engine {
   void ranges(int64_t number, const Run<Key>& run, const Probes& probes, const Scope& scope, std::span<const uint32_t> all,
               Matches& matches) {
     const Extent& extent = run.extent;
-    if (run.length() == 0 || extent.last_row < scope.least_opposite - scope.span) return;
-    if (extent.first_row >= scope.most_opposite) return;
+    if (run.length() == 0 || extent.last_row < scope.min_other_position - scope.span) return;
+    if (extent.first_row >= scope.max_other_position) return;
     if (scope.times != nullptr && (extent.last_time < scope.low + scope.first_time ||
                                    extent.first_time > scope.high + scope.last_time)) {
       return;
@@ -392,7 +392,7 @@ class BatchedEngine final : public Engine {
     auto* left = static_cast<int64_t*>(result.left.data()) + offsets_[task];
     auto* right = static_cast<int64_t*>(result.right.data()) + offsets_[task];
     // Rows that probes may meet have numbers below this one, and less than 2**32 below it.
-    const int64_t base = std::max<int64_t>(batch_of(side).most_opposite - (int64_t{1} << 32), 0);
+    const int64_t base = std::max<int64_t>(batch_of(side).max_other_position - (int64_t{1} << 32), 0);
     PairsOut out{side == 0 ? left : right, side == 0 ? right : left, in.rows, in.first_row, base,
                  offsets_.back() * 2 * sizeof(int64_t) > kStreamBytes};
     for (const Matches::Part& part : matches.parts) {

@@ -31,8 +31,8 @@ struct Input {
   size_t count;
   const int64_t* rows;      // ascending arrival numbers; null: from `first_row` on
   int64_t first_row;
-  const int64_t* opposite;  // rows of the other stream that came before each; null: `same_opposite` for all
-  int64_t same_opposite;
+  const int64_t* other_position;  // rows of the other stream that came before each; null: `same_other_position` for all
+  int64_t same_other_position;
   const int64_t* times;     // null in count windows
   RowBounds bounds;
   bool bounded;             // they come with the rows, though there may be none
@@ -42,7 +42,7 @@ struct Input {
 
   int64_t row(size_t place) const { return rows ? rows[place] : first_row + static_cast<int64_t>(place); }
   int64_t last_row() const { return row(count - 1); }
-  int64_t opposite_of(size_t place) const { return opposite ? opposite[place] : same_opposite; }
+  int64_t other_position_of(size_t place) const { return other_position ? other_position[place] : same_other_position; }
 };
 
 constexpr uint64_t kAnyPairs = std::numeric_limits<uint64_t>::max();

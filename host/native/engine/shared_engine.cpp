@@ -64,7 +64,7 @@ class SharedEngine final : public Engine {
   template <class Make>
   SharedEngine(const Opening& opening, const Make& make)
       : Engine(opening.window), intervals_{opening.condition.of<Key>(0), opening.condition.of<Key>(1)},
-        task_size_(std::min(opening.options.whole("task_size", 1, 8), kMostTask)),
+        task_size_(std::min(opening.options.whole("task_size", 1, 8), kMaxTask)),
         locks_(static_cast<Locks>(opening.options.choice("locks", {"with_threads", "always"}))),
         schedule_(opening.options.whole("schedule", 0, 0)),
         slots_(std::min<size_t>(opening.options.whole("queue_tasks", 1, 16), 4096)) {
@@ -75,7 +75,7 @@ class SharedEngine final : public Engine {
     for (Slot& slot : slots_) slot.rows.resize(task_size_);
     const bool blocking = opening.options.flag("blocking", false);
     if constexpr (Index::kMerges) {
-      const size_t rows = opening.options.whole("behind_rows", 1, Index::kLeastBehind);
+      const size_t rows = opening.options.whole("behind_rows", 1, Index::kMinBehind);
       for (int side = 0; side < window_.sides() && !blocking; ++side) side_[side].index->merge_behind(rows, gate_);
     }
   }
@@ -107,9 +107,9 @@ class SharedEngine final : public Engine {
     stop_.store(false);
     error_ = nullptr;
     pairs_ = 0;
-    most_pairs_ = request.max_pairs;
+    max_pairs_ = request.max_pairs;
     ++steps_;
-    most_threads_ = request.threads;
+    max_threads_ = request.threads;
     locked_ = request.threads > 1 || locks_ == Locks::kAlways;
     poll_ = request.poll;
     work(0);
@@ -167,8 +167,8 @@ class SharedEngine final : public Engine {
                        {"merges", static_cast<int64_t>(merges_)},
                        {"merging", merging()},
                        {"waits", static_cast<int64_t>(waits_)},
-                       {"most_threads", static_cast<int64_t>(most_workers_)},
-                       {"most_scanned", static_cast<int64_t>(most_scanned_.load())},
+                       {"max_threads", static_cast<int64_t>(max_workers_)},
+                       {"max_scanned", static_cast<int64_t>(max_scanned_.load())},
                        {"pending", static_cast<int64_t>(pending_)},
                        {"timed_rows", static_cast<int64_t>(latency_.total())},
                        {"latency_p50_us", us * latency_.quantile(0.5)},
@@ -179,14 +179,14 @@ class SharedEngine final : public Engine {
     if (reset) {
       latency_ = Histogram();
       tasks_ = merges_ = waits_ = pending_ = 0;
-      most_workers_ = 1;
-      most_scanned_.store(0);
+      max_workers_ = 1;
+      max_scanned_.store(0);
     }
     return figures;
   }
 
  private:
-  static constexpr size_t kMostTask = 1024;
+  static constexpr size_t kMaxTask = 1024;
   static constexpr size_t kGroup = 32;         // probes that descend together
   static constexpr size_t kFewRows = 512;      // of a step that one thread does
   static constexpr uint64_t kPollWork = 1 << 16;  // rows looked at between two looks at signals
@@ -249,8 +249,8 @@ class SharedEngine final : public Engine {
   static void check_order(const StepRequest& request) {
     for (const Input* in : request.probes) {
       for (size_t i = 0; i < in->count; ++i) {
-        if (in->opposite_of(i) < (i == 0 ? 0 : in->opposite_of(i - 1))) {
-          throw std::invalid_argument("opposite must be ascending arrival numbers from 0 on");
+        if (in->other_position_of(i) < (i == 0 ? 0 : in->other_position_of(i - 1))) {
+          throw std::invalid_argument("other_position must be ascending arrival numbers from 0 on");
         }
       }
     }
@@ -289,7 +289,7 @@ class SharedEngine final : public Engine {
 
   // Threads
 
-  int wanted() const { return std::min(most_threads_, threads()); }
+  int wanted() const { return std::min(max_threads_, threads()); }
 
   void work(int worker) {
     Scratch scratch;
@@ -403,7 +403,7 @@ class SharedEngine final : public Engine {
     ++tasks_;
     if (locked_ && worker == 0 && others_ + 1 < wanted() && (schedule_ != 0 || left() > kFewRows)) {
       ++others_;
-      most_workers_ = std::max<size_t>(most_workers_, others_ + 1);
+      max_workers_ = std::max<size_t>(max_workers_, others_ + 1);
       workers_.emplace_back([this, number = static_cast<int>(workers_.size()) + 1] { work(number); });
     }
     return &slot;
@@ -423,11 +423,11 @@ class SharedEngine final : public Engine {
       if (cursor_[1] == right.count) return false;
       side = 1;
     } else if (cursor_[1] < right.count) {
-      side = right.row(cursor_[1]) < left.opposite_of(cursor_[0]);
+      side = right.row(cursor_[1]) < left.other_position_of(cursor_[0]);
     }
     const Input& other = window_.self_join ? left : *input_[1 - side];
     const size_t place = cursor_[side]++;
-    const int64_t end = input_[side]->opposite_of(place);
+    const int64_t end = input_[side]->other_position_of(place);
     while (seen_[side] < other.count && other.row(seen_[side]) < end) ++seen_[side];
     row = {static_cast<uint32_t>(side), static_cast<uint32_t>(place), static_cast<uint32_t>(seen_[side]), 0};
     return true;
@@ -440,7 +440,7 @@ class SharedEngine final : public Engine {
     const Input &own = *input_[side], &probing = *input_[other];
     int64_t before = arrived_[side];
     if (cursor_[other] < probing.count) {
-      before = probing.opposite_of(cursor_[other]);
+      before = probing.other_position_of(cursor_[other]);
     } else if (own.count > 0) {
       before = own.row(own.count - 1) + 1;
     }
@@ -556,7 +556,7 @@ class SharedEngine final : public Engine {
       const Probe& probe = probes[i];
       const TaskRow& row = slot.rows[probe.row];
       const Input& own = *input_[row.side];
-      const int64_t end = own.opposite_of(row.place);
+      const int64_t end = own.other_position_of(row.place);
       // In a self join a row meets as many earlier rows in a role as the other role's window has.
       const int64_t first = std::max(end - window_.span(static_cast<int>(1 - probe.role)), side.base);
       const int64_t time = own.times != nullptr ? own.times[row.place] : 0;
@@ -593,8 +593,8 @@ class SharedEngine final : public Engine {
       for (size_t place = edge; place < row.seen; ++place) {
         if (keys[place] >= probe.low && keys[place] <= probe.high && in.row(place) >= first) take(in.row(place));
       }
-      if (row.seen > edge && row.seen - edge > most_scanned_.load(std::memory_order_relaxed)) {
-        most_scanned_.store(row.seen - edge, std::memory_order_relaxed);
+      if (row.seen > edge && row.seen - edge > max_scanned_.load(std::memory_order_relaxed)) {
+        max_scanned_.store(row.seen - edge, std::memory_order_relaxed);
       }
       attend(scratch, met + (row.seen > edge ? row.seen - edge : 0));
       if (matches > 0) counts_[probe.role][row.place] += static_cast<int64_t>(matches);
@@ -663,7 +663,7 @@ class SharedEngine final : public Engine {
   void hand_on(const Slot& slot) {
     const size_t count = slot.found.size();
     if (count == 0) return;
-    if (pairs_ + count > most_pairs_) throw TooManyPairs();
+    if (pairs_ + count > max_pairs_) throw TooManyPairs();
     if (pairs_ + count > room_) {
       room_ = std::max<size_t>(2 * room_, pairs_ + count + 4096);
       for (Block* block : {&left_, &right_}) {
@@ -737,7 +737,7 @@ class SharedEngine final : public Engine {
   int64_t* counts_[2] = {};
   bool counting_ = false, probing_ = true;
   bool locked_ = false;
-  int most_threads_ = 1;
+  int max_threads_ = 1;
   Poll poll_ = nullptr;
   std::vector<std::thread> workers_;
   std::mutex queue_;
@@ -754,14 +754,14 @@ class SharedEngine final : public Engine {
   SpinLock propagation_;
   Block left_, right_;
   size_t pairs_ = 0, room_ = 0;
-  uint64_t most_pairs_ = kAnyPairs;
+  uint64_t max_pairs_ = kAnyPairs;
   double merge_seconds_ = 0;
 
   // Since it was opened
   Histogram latency_;
   uint64_t steps_ = 0, tasks_ = 0, merges_ = 0, waits_ = 0, pending_ = 0;
-  size_t most_workers_ = 1;
-  std::atomic<size_t> most_scanned_{0};
+  size_t max_workers_ = 1;
+  std::atomic<size_t> max_scanned_{0};
 };
 
 // An engine for keys of 32 or of 64 bits, over what `make` gives of its options and what it is made for.

@@ -39,7 +39,7 @@ int64_t now_ns() {
 // What goes down the tree.
 struct RowMessage {
   enum Kind : uint8_t { kRow, kExpire, kPurge, kFlush };
-  int64_t key, number, opposite, time;  // `time` of a mark: its limit
+  int64_t key, number, other_position, time;  // `time` of a mark: its limit
   int64_t sent;      // when it was given, in ns; only when timed
   uint32_t place;    // in its side's batch
   uint8_t side;
@@ -154,7 +154,7 @@ class NestedLoop final : public SubWindows {
   void expire(const RowMessage& first) override {
     if (!counted()) return;
     Side& side = sides_[1 - first.side];
-    const int64_t before = first.opposite - shared_.window.counts[1 - first.side];
+    const int64_t before = first.other_position - shared_.window.counts[1 - first.side];
     while (side.begin < side.end && numbers(side)[side.begin & (side.size - 1)] < before) ++side.begin;
   }
 
@@ -229,13 +229,13 @@ class NestedLoop final : public SubWindows {
     const auto mask = side.size - 1;
     int64_t from = std::max(side.begin, side.from), end = side.end;
     if (counted()) {  // neither limit moves back
-      const int64_t least = row.opposite - shared_.window.counts[other];
+      const int64_t least = row.other_position - shared_.window.counts[other];
       while (from < end && numbers(side)[from & mask] < least) ++from;
       side.from = from;
     } else {
       from = side.begin;
     }
-    while (end > from && numbers(side)[(end - 1) & mask] >= row.opposite) --end;
+    while (end > from && numbers(side)[(end - 1) & mask] >= row.other_position) --end;
     if (from == end) return;
     const size_t before = found.size();
     const Input& in = *shared_.inputs[row.side];
@@ -309,7 +309,7 @@ class Indexed final : public SubWindows {
     for (size_t i = 0; i < result.pairs[side]; ++i) {
       const auto row = std::lower_bound(rows, rows + count, probing[i],
                                         [](const RowMessage& row, int64_t number) { return row.number < number; });
-      if (window != 0 && stored[i] < row->opposite - window) continue;
+      if (window != 0 && stored[i] < row->other_position - window) continue;
       found.push_back({static_cast<uint32_t>(row - rows), stored[i], inner ? block(other, stored[i]) : 0});
     }
     std::sort(found.begin() + before, found.end(), [](const Pair& a, const Pair& b) {
@@ -319,11 +319,11 @@ class Indexed final : public SubWindows {
 
   void store(const RowMessage* rows, size_t count) override {
     const int side = rows[0].side;
-    keys_.resize(count), rows_.resize(count), opposite_.resize(count), times_.resize(count);
+    keys_.resize(count), rows_.resize(count), other_position_.resize(count), times_.resize(count);
     for (size_t i = 0; i < count; ++i) {
       keys_[i] = static_cast<Key>(rows[i].key);
       rows_[i] = rows[i].number;
-      opposite_[i] = rows[i].opposite;
+      other_position_[i] = rows[i].other_position;
       times_[i] = rows[i].time;
       if (shared_.splitjoin.order == PairOrder::kInner) blocks_[side].push_back(rows[i].number);
     }
@@ -346,7 +346,7 @@ class Indexed final : public SubWindows {
         keys_.push_back(key), rows_.push_back(number), times_.push_back(time);
       });
       first_block_[side] = from.oldest_block(side);
-      opposite_.assign(keys_.size(), 0);
+      other_position_.assign(keys_.size(), 0);
       if (!keys_.empty()) put(side);
       if (window != 0) engine_->arrived(side, arrived[side]);
     }
@@ -354,7 +354,7 @@ class Indexed final : public SubWindows {
 
   void expire(const RowMessage& first) override {
     if (shared_.window.timed()) return;
-    engine_->arrived(1 - first.side, first.opposite);
+    engine_->arrived(1 - first.side, first.other_position);
     forget(1 - first.side);
   }
   void expire_times(int side, int64_t limit, bool purge) override {
@@ -375,7 +375,7 @@ class Indexed final : public SubWindows {
     in.count = count;
     in.first_row += place;
     if (in.rows) in.rows += place;
-    if (in.opposite) in.opposite += place;
+    if (in.other_position) in.other_position += place;
     if (in.times) in.times += place;
     for (auto& [lower, upper] : in.bounds) {
       lower = static_cast<const Key*>(lower) + place;
@@ -387,7 +387,7 @@ class Indexed final : public SubWindows {
   // Stores what was gathered.
   void put(int side) {
     const Input own{.keys = keys_.data(), .count = keys_.size(), .rows = rows_.data(), .first_row = 0,
-                    .opposite = opposite_.data(), .same_opposite = 0,
+                    .other_position = other_position_.data(), .same_other_position = 0,
                     .times = shared_.window.timed() ? times_.data() : nullptr, .bounds = {},
                     .bounded = shared_.inputs[side]->bounded};
     step(side, own, Want::kNothing);
@@ -421,7 +421,7 @@ class Indexed final : public SubWindows {
   const Shared& shared_;
   std::unique_ptr<Engine> engine_;
   std::vector<Key> keys_;
-  std::vector<int64_t> rows_, opposite_, times_;
+  std::vector<int64_t> rows_, other_position_, times_;
   std::deque<int64_t> blocks_[2];  // numbers of the stored rows, for inner order
   int64_t first_block_[2] = {0, 0};
 };
@@ -504,7 +504,7 @@ class AdaptiveWindow final : public SubWindows {
   }
 
   void expire(const RowMessage& first) override {
-    note_arrived(1 - first.side, first.opposite);
+    note_arrived(1 - first.side, first.other_position);
     each([&](SubWindows& windows) { windows.expire(first); });
   }
   void expire_times(int side, int64_t limit, bool purge) override {
@@ -525,7 +525,7 @@ class AdaptiveWindow final : public SubWindows {
   const StructureChoice* choice() const override { return &choice_; }
 
  private:
-  static constexpr size_t kLeastBorderRows = 256;
+  static constexpr size_t kMinBorderRows = 256;
   static constexpr size_t kTrialRows = 256;       // that probe, of one side
   static constexpr size_t kColdBatches = 32;      // that enter what was loaded before its time counts: it was one batch
   static constexpr size_t kFewRows = 512;         // in both sub-windows, that no index is faster for
@@ -587,7 +587,7 @@ class AdaptiveWindow final : public SubWindows {
 
   size_t stored_rows() const { return all_.rows(0) + all_.rows(1); }
   size_t border_rows() const {
-    return border_rows_ ? border_rows_ : std::max<size_t>(kLeastBorderRows, stored_rows() / 4);
+    return border_rows_ ? border_rows_ : std::max<size_t>(kMinBorderRows, stored_rows() / 4);
   }
   const std::string& name(size_t kind) const { return kind == 0 ? nested_ : kinds_[kind - 1]; }
 
@@ -1174,7 +1174,7 @@ class SplitJoin final : public Engine {
   }
 
   static uint64_t place_of(const Input& in, size_t at) {
-    return static_cast<uint64_t>(in.row(at)) + static_cast<uint64_t>(in.opposite_of(at));
+    return static_cast<uint64_t>(in.row(at)) + static_cast<uint64_t>(in.other_position_of(at));
   }
   static int earlier(const Input* const (&input)[2], const size_t (&next)[2]) {
     if (next[0] >= input[0]->count) return 1;
@@ -1191,7 +1191,7 @@ class SplitJoin final : public Engine {
     RowMessage item{};
     item.key = key_bytes_ == 4 ? static_cast<const int32_t*>(in.keys)[at] : static_cast<const int64_t*>(in.keys)[at];
     item.number = in.row(at);
-    item.opposite = in.opposite_of(at);
+    item.other_position = in.other_position_of(at);
     item.time = in.times ? in.times[at] : 0;
     item.place = static_cast<uint32_t>(at);
     item.side = static_cast<uint8_t>(side);

@@ -178,7 +178,7 @@ struct Chunk {
   int side;
   size_t first, count;
   std::vector<Condition> conditions;
-  int64_t least_opposite = 0, most_opposite = 0, first_time = 0, last_time = 0;
+  int64_t min_other_position = 0, max_other_position = 0, first_time = 0, last_time = 0;
 };
 
 // What a task has found: for each probe that found any, how many rows, which lie one behind the other.
@@ -473,16 +473,16 @@ class SpoEngine final : public Engine {
         chunk.first = first;
         chunk.count = std::min(kChunk, in.count - first);
         chunk.conditions.resize(conditions_);
-        chunk.least_opposite = chunk.most_opposite = in.opposite_of(first);
+        chunk.min_other_position = chunk.max_other_position = in.other_position_of(first);
         if (in.times) chunk.first_time = chunk.last_time = in.times[first];
         for (size_t i = first; i < first + chunk.count; ++i) {
-          chunk.least_opposite = std::min(chunk.least_opposite, in.opposite_of(i));
-          chunk.most_opposite = std::max(chunk.most_opposite, in.opposite_of(i));
+          chunk.min_other_position = std::min(chunk.min_other_position, in.other_position_of(i));
+          chunk.max_other_position = std::max(chunk.max_other_position, in.other_position_of(i));
           if (!in.times) continue;
           chunk.first_time = std::min(chunk.first_time, in.times[i]);
           chunk.last_time = std::max(chunk.last_time, in.times[i]);
         }
-        if (chunk.least_opposite < 0) throw std::invalid_argument("opposite must be arrival numbers from 0 on");
+        if (chunk.min_other_position < 0) throw std::invalid_argument("other_position must be arrival numbers from 0 on");
       }
     }
     return chunks;
@@ -652,8 +652,8 @@ class SpoEngine final : public Engine {
           times(engine.times_of(1 - chunk.side)) {}
 
     Visibility of(const Extent& extent) const {
-      if (extent.last_row < chunk.least_opposite - span || extent.first_row >= chunk.most_opposite) return Visibility::kNone;
-      bool all = extent.first_row >= chunk.most_opposite - span && extent.last_row < chunk.least_opposite;
+      if (extent.last_row < chunk.min_other_position - span || extent.first_row >= chunk.max_other_position) return Visibility::kNone;
+      bool all = extent.first_row >= chunk.max_other_position - span && extent.last_row < chunk.min_other_position;
       if (in.times) {
         if (extent.last_time < low + chunk.first_time || extent.first_time > high + chunk.last_time) return Visibility::kNone;
         all &= extent.first_time >= low + chunk.last_time && extent.last_time <= high + chunk.first_time;
@@ -665,8 +665,8 @@ class SpoEngine final : public Engine {
       return of({row, row, time, time});
     }
     bool sees(size_t probe, int64_t row) const {
-      const int64_t opposite = in.opposite_of(chunk.first + probe);
-      return row < opposite && row >= opposite - span && on_time(probe, row);
+      const int64_t other_position = in.other_position_of(chunk.first + probe);
+      return row < other_position && row >= other_position - span && on_time(probe, row);
     }
     bool on_time(size_t probe, int64_t row) const {
       if (!in.times) return true;
@@ -1010,9 +1010,9 @@ class SpoEngine final : public Engine {
       for (size_t j = 0; j < chunk.count; ++j) place[k][chunk.conditions[k].order[j]] = j;
     }
     for (size_t probe = 0; probe < chunk.count; ++probe) {
-      const int64_t opposite = in.opposite_of(chunk.first + probe);
-      const size_t first = std::lower_bound(part.rows.begin(), part.rows.end(), opposite - view.span) - part.rows.begin();
-      const size_t last = std::lower_bound(part.rows.begin(), part.rows.end(), opposite) - part.rows.begin();
+      const int64_t other_position = in.other_position_of(chunk.first + probe);
+      const size_t first = std::lower_bound(part.rows.begin(), part.rows.end(), other_position - view.span) - part.rows.begin();
+      const size_t last = std::lower_bound(part.rows.begin(), part.rows.end(), other_position) - part.rows.begin();
       if (first == last) continue;
       if (probe % 64 == 0) checkpoint();
       const size_t start = output.rows.size();
@@ -1038,13 +1038,13 @@ class SpoEngine final : public Engine {
     const std::vector<const uint32_t*> of = all_ranges(run, chunk, output);
     Sink sink{output, counts_[chunk.side].data(), chunk.first};
     for (size_t probe = 0; probe < chunk.count; ++probe) {
-      const int64_t opposite = in.opposite_of(chunk.first + probe);
+      const int64_t other_position = in.other_position_of(chunk.first + probe);
       const auto place = [&](int64_t row) {
         const int64_t apart = std::clamp<int64_t>(row - run.extent.first_row, 0, int64_t{1} << 32);
         return static_cast<size_t>(std::partition_point(run.offset, run.offset + run.length,
                                                         [apart](uint32_t offset) { return offset < apart; }) - run.offset);
       };
-      const size_t first = place(opposite - view.span), last = place(opposite);
+      const size_t first = place(other_position - view.span), last = place(other_position);
       if (first == last) continue;
       if (probe % 64 == 0) checkpoint();
       const size_t start = output.rows.size();

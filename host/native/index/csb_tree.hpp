@@ -33,7 +33,7 @@ class CsbTree {
       root_->nodes[0].leaf.count = 0;
       leaves_ = 1;
     }
-    Step path[kMostDepth + 1];
+    Step path[kMaxDepth + 1];
     path[depth_] = {root_, 0};
     for (size_t level = depth_; level > 0; --level) path[level - 1] = below(path[level], key);
     if (path[0].node().leaf.count == kEntries) make_room(path, key);
@@ -139,7 +139,7 @@ class CsbTree {
   }
 
  private:
-  static constexpr size_t kMostDepth = 32;
+  static constexpr size_t kMaxDepth = 32;
   static constexpr Key kTop = std::numeric_limits<Key>::max();
 
   struct Group;

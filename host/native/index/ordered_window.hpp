@@ -65,8 +65,8 @@ class OrderedWindow final : public WindowIndex<typename Tree::Key>, public Range
   }
 
   void probe(const Probes& probes, const Scope& scope, Matches& matches) const override {
-    const int64_t least = scope.least_opposite - scope.span;
-    if (tree_.size() == 0 || extent_.last_row < least || extent_.first_row >= scope.most_opposite) return;
+    const int64_t least = scope.min_other_position - scope.span;
+    if (tree_.size() == 0 || extent_.last_row < least || extent_.first_row >= scope.max_other_position) return;
     bool by_time = false;
     if (scope.times != nullptr) {
       if (extent_.last_time < scope.low + scope.first_time || extent_.first_time > scope.high + scope.last_time) return;
@@ -78,8 +78,8 @@ class OrderedWindow final : public WindowIndex<typename Tree::Key>, public Range
     size_t end = matches.kept.size(), room = end, checked = 0;
     for (size_t i = 0; i < probes.count; ++i) {
       const uint32_t place = probes.places[i];
-      const int64_t opposite = scope.opposite ? scope.opposite[place] : scope.same_opposite;
-      const int64_t from = std::max(opposite - scope.span, base), to = std::min(opposite, extent_.last_row + 1);
+      const int64_t other_position = scope.other_position ? scope.other_position[place] : scope.same_other_position;
+      const int64_t from = std::max(other_position - scope.span, base), to = std::min(other_position, extent_.last_row + 1);
       if (from >= to) continue;
       const size_t start = end;
       uint64_t count = 0;

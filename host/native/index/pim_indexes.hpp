@@ -91,8 +91,8 @@ class BPlusIndex final : public RowIndex<BPlusIndex<K>, K> {
   size_t runs() const override { return window_.empty() ? 0 : 1; }
   Figures figures() const override {
     return {{"depth", static_cast<int64_t>(tree_.depth())},
-            {"fan_out", static_cast<int64_t>(BPlusTree<Key>::Inner::kMost)},
-            {"leaf_items", static_cast<int64_t>(BPlusTree<Key>::Leaf::kMost)},
+            {"fan_out", static_cast<int64_t>(BPlusTree<Key>::Inner::kMax)},
+            {"leaf_items", static_cast<int64_t>(BPlusTree<Key>::Leaf::kMax)},
             {"nodes", static_cast<int64_t>(pool_.used())},
             {"removed", static_cast<int64_t>(expired_)},
             {"rows", static_cast<int64_t>(rows())}};
@@ -225,7 +225,7 @@ class ChainIndex final : public RowIndex<ChainIndex<K>, K> {
       depths.push_back(static_cast<int64_t>(sub->archive.size() > 0 ? sub->archive.depth() + 1 : sub->tree.depth()));
     }
     return {{"chain_length", static_cast<int64_t>(chain_.size())},
-            {"most_chain_length", static_cast<int64_t>(longest_)},
+            {"max_chain_length", static_cast<int64_t>(longest_)},
             {"sub_index_rows", lengths},
             {"sub_index_depths", depths},
             {"dropped", static_cast<int64_t>(dropped_)},

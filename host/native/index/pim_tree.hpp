@@ -41,8 +41,8 @@ class PimIndex final : public RowIndex<PimIndex<K>, K> {
 
  public:
   static constexpr bool kOwnLocks = true, kMerges = true;
-  static constexpr size_t kLeastMerged = 64;  // rows; to merge fewer costs more than it saves
-  static constexpr size_t kLeastBehind = size_t{1} << 15;  // rows whose merge takes longer than to hand it on
+  static constexpr size_t kMinMerged = 64;  // rows; to merge fewer costs more than it saves
+  static constexpr size_t kMinBehind = size_t{1} << 15;  // rows whose merge takes longer than to hand it on
   using typename Base::Item;
   using typename Base::Key;
 
@@ -100,7 +100,7 @@ class PimIndex final : public RowIndex<PimIndex<K>, K> {
   bool full() const { return !merging() && state_->fresh.load(std::memory_order_relaxed) >= threshold(); }
   size_t threshold() const {
     const size_t window = window_rows_ > 0 ? window_rows_ : state_->tree.size();
-    return std::max(kLeastMerged, static_cast<size_t>(merge_ratio_ * static_cast<double>(window)));
+    return std::max(kMinMerged, static_cast<size_t>(merge_ratio_ * static_cast<double>(window)));
   }
 
   // Merges of at least so many rows are to run in the background, and pass this gate.
@@ -218,7 +218,7 @@ class PimIndex final : public RowIndex<PimIndex<K>, K> {
   void expire_times(int64_t limit, const Times& times) override {
     limit_ = limit;
     if (merged()) end_merge();
-    if (merging() || rows() == 0 || !(full() || rows() >= 2 * live_ + kLeastMerged)) return;
+    if (merging() || rows() == 0 || !(full() || rows() >= 2 * live_ + kMinMerged)) return;
     if (merges_behind()) {
       begin_merge({before_, oldest_, &times, limit}, newest_ + 1);
     } else {
@@ -365,7 +365,7 @@ class PimIndex final : public RowIndex<PimIndex<K>, K> {
   std::shared_ptr<State> state_;
   std::shared_ptr<Merge> merge_;  // under way in the background, or done there
   std::shared_ptr<MergeGate> gate_;    // null: all merges run here
-  size_t behind_rows_ = kLeastBehind;
+  size_t behind_rows_ = kMinBehind;
   int64_t young_from_ = 0;
   int64_t before_ = std::numeric_limits<int64_t>::min() / 2, newest_ = 0, limit_ = kNoLimit;
   size_t live_ = 0;

@@ -234,12 +234,12 @@ class RadixTree {
     uint8_t depth;   // of the byte that it branches on
     Kind kind;
   };
-  template <int kMost, Kind kKind>
+  template <int kMax, Kind kKind>
   struct Sorted : Node {  // unused keys are 255
-    static constexpr int kRoom = kMost;
+    static constexpr int kRoom = kMax;
     static constexpr Kind kOwn = kKind;
-    uint8_t keys[kMost];
-    Slot child[kMost];
+    uint8_t keys[kMax];
+    Slot child[kMax];
   };
   using Node4 = Sorted<4, k4>;
   using Node16 = Sorted<16, k16>;
@@ -359,10 +359,10 @@ class RadixTree {
     return reinterpret_cast<Slot>(node);
   }
 
-  template <int kMost>
-  static int less(const uint8_t (&keys)[kMost], int byte) {
+  template <int kMax>
+  static int less(const uint8_t (&keys)[kMax], int byte) {
     uint8_t count = 0;
-    for (int i = 0; i < kMost; ++i) count += keys[i] < byte;
+    for (int i = 0; i < kMax; ++i) count += keys[i] < byte;
     return count;
   }
 

@@ -13,7 +13,7 @@ template <class K>
 class RapTable {
  public:
   using Key = K;
-  static constexpr Key kLeast = std::numeric_limits<Key>::min(), kMost = std::numeric_limits<Key>::max();
+  static constexpr Key kLeast = std::numeric_limits<Key>::min(), kMax = std::numeric_limits<Key>::max();
 
   struct Options {
     size_t partitions;  // 0: one for each `kPartitionRows` rows of a subwindow
@@ -23,7 +23,7 @@ class RapTable {
   // Of one partition.
   struct Histogram {
     uint32_t count = 0;
-    Key min = kMost, max = kLeast;
+    Key min = kMax, max = kLeast;
   };
   // What a subwindow tells the next one.
   struct Learned {
@@ -42,7 +42,7 @@ class RapTable {
     if (before != nullptr && before->rows > 0) {
       adjust(*before);
     } else {
-      for (size_t at = 1; at < partitions_; ++at) splitters_[at - 1] = between(kLeast, kMost, at, partitions_);
+      for (size_t at = 1; at < partitions_; ++at) splitters_[at - 1] = between(kLeast, kMax, at, partitions_);
     }
   }
 

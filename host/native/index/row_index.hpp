@@ -34,13 +34,13 @@ class RowIndex : public WindowIndex<K> {
     size_t checked = 0;
     for (size_t i = 0; i < probes.count; ++i) {
       const uint32_t place = probes.places[i];
-      const int64_t opposite = scope.opposite ? scope.opposite[place] : scope.same_opposite;
+      const int64_t other_position = scope.other_position ? scope.other_position[place] : scope.same_other_position;
       const size_t start = matches.kept.size();
       size_t count = 0;
       index.range(Run<Key>::key(probes.lower[i]), Run<Key>::key(probes.upper[i]), [&](Row row) {
         if (++checked % kCheckpoint == 0) matches.checkpoint();
         const int64_t number = keep.number(row);
-        if (number >= opposite || number < opposite - scope.span) return;
+        if (number >= other_position || number < other_position - scope.span) return;
         if (scope.times != nullptr) {
           const Wide apart = static_cast<Wide>(scope.stored_times->of(number)) - scope.times[place];
           if (apart < scope.low || apart > scope.high) return;

@@ -26,7 +26,7 @@ class Slices final : public WindowIndex<K>, public RangeSearch<K> {
   //   slots: of the circular array at first.
   Slices(Make make, bool timed, int64_t stride, size_t slots)
       : make_(std::move(make)), searched_(make_()->range_search() != nullptr), timed_(timed), stride_(stride),
-        slots_(std::clamp<size_t>(slots, 1, kMostSlots)) {}
+        slots_(std::clamp<size_t>(slots, 1, kMaxSlots)) {}
 
   ~Slices() override {
     for (auto& slot : slots_) {
@@ -103,7 +103,7 @@ class Slices final : public WindowIndex<K>, public RangeSearch<K> {
   }
 
   void probe(const Probes& probes, const Scope& scope, Matches& matches) const override {
-    Wide from = scope.least_opposite - scope.span, to = scope.most_opposite;
+    Wide from = scope.min_other_position - scope.span, to = scope.max_other_position;
     if (timed_) {
       if (scope.times == nullptr) throw std::invalid_argument("slices over time are of time windows");
       from = scope.low + scope.first_time;
@@ -226,7 +226,7 @@ class Slices final : public WindowIndex<K>, public RangeSearch<K> {
   }
 
  private:
-  static constexpr size_t kMostSlots = size_t{1} << 16;
+  static constexpr size_t kMaxSlots = size_t{1} << 16;
 
   struct Slice {
     Wide number = 0;
@@ -287,7 +287,7 @@ class Slices final : public WindowIndex<K>, public RangeSearch<K> {
       slice->extent.join(extent);
       return *slice;
     }
-    if (live_ == slots_.size() && live_ < kMostSlots) grow();
+    if (live_ == slots_.size() && live_ < kMaxSlots) grow();
     auto slice = std::make_unique<Slice>();
     slice->number = number;
     slice->extent = extent;

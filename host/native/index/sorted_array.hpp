@@ -27,12 +27,12 @@ class SortedArray final : public WindowIndex<K> {
     size_t checked = 0;
     for (size_t i = 0; i < probes.count; ++i) {
       const uint32_t place = probes.places[i];
-      const int64_t opposite = scope.opposite ? scope.opposite[place] : scope.same_opposite;
+      const int64_t other_position = scope.other_position ? scope.other_position[place] : scope.same_other_position;
       const size_t start = matches.kept.size();
       auto at = std::lower_bound(entries_.begin(), entries_.end(), Entry{Run<Key>::key(probes.lower[i]), 0}, by_key);
       for (; at != entries_.end() && at->key <= Run<Key>::key(probes.upper[i]); ++at) {
         if (++checked % kCheckpoint == 0) matches.checkpoint();
-        if (at->row >= opposite || at->row < opposite - scope.span) continue;
+        if (at->row >= other_position || at->row < other_position - scope.span) continue;
         if (scope.times != nullptr) {
           const Wide apart = static_cast<Wide>(scope.stored_times->of(at->row)) - scope.times[place];
           if (apart < scope.low || apart > scope.high) continue;

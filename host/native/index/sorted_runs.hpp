@@ -174,7 +174,7 @@ class SortedRuns final : public WindowIndex<K>, public NumberedRuns<K> {
     }
   }
 
-  bool behind() const override { return runs_.size() > kMostRuns; }
+  bool behind() const override { return runs_.size() > kMaxRuns; }
 
   size_t rows() const override { return rows_; }
   size_t bytes() const override { return bytes_; }
@@ -203,10 +203,10 @@ class SortedRuns final : public WindowIndex<K>, public NumberedRuns<K> {
   }
 
  private:
-  static constexpr size_t kLeastRows = 1024;             // of a subwindow cut by count
-  static constexpr size_t kLeastTimedRows = 1 << 8;      // and by time
+  static constexpr size_t kMinRows = 1024;             // of a subwindow cut by count
+  static constexpr size_t kMinTimedRows = 1 << 8;      // and by time
   static constexpr size_t kSmallRows = 1 << 15;          // merges up to this are done at once
-  static constexpr size_t kMostRuns = 48;
+  static constexpr size_t kMaxRuns = 48;
 
   struct Held {
     Run<Key> run;
@@ -250,8 +250,8 @@ class SortedRuns final : public WindowIndex<K>, public NumberedRuns<K> {
   // there has to be room for rows that have expired and for the output of merges, which end at once where batches are
   // large.
   size_t subwindow_rows() const {
-    if (window_ == 0) return std::max(kLeastTimedRows, rows_ / 4);
-    return std::max(one_run() ? (recording_ ? window_ : 2 * window_) : window_ / 2 + 1, kLeastRows);
+    if (window_ == 0) return std::max(kMinTimedRows, rows_ / 4);
+    return std::max(one_run() ? (recording_ ? window_ : 2 * window_) : window_ / 2 + 1, kMinRows);
   }
 
   // Whether a count window is one run, without rows that have expired.

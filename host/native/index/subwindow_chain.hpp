@@ -17,9 +17,9 @@ class VisibleRange {
  public:
   VisibleRange(const KernelTable& kernels, const Extent& extent, const Scope& scope)
       : kernels_(kernels), scope_(scope), extent_(extent), base_(extent.first_row) {
-    const int64_t least = scope.least_opposite - scope.span, most = scope.most_opposite - scope.span;
-    none_ = extent.last_row < least || extent.first_row >= scope.most_opposite;
-    by_row_ = extent.first_row < most || extent.last_row >= scope.least_opposite;
+    const int64_t least = scope.min_other_position - scope.span, most = scope.max_other_position - scope.span;
+    none_ = extent.last_row < least || extent.first_row >= scope.max_other_position;
+    by_row_ = extent.first_row < most || extent.last_row >= scope.min_other_position;
     if (scope.times != nullptr) {
       none_ |= extent.last_time < scope.low + scope.first_time || extent.first_time > scope.high + scope.last_time;
       by_time_ = extent.first_time < scope.low + scope.last_time || extent.last_time > scope.high + scope.first_time;
@@ -32,8 +32,8 @@ class VisibleRange {
   // Keeps the rows that a probe may see; returns how many. There is room for 16 rows more behind them.
   size_t keep(uint32_t place, Row* rows, size_t count) const {
     if (by_row_) {
-      const int64_t opposite = scope_.opposite ? scope_.opposite[place] : scope_.same_opposite;
-      const int64_t first = std::max(opposite - scope_.span, base_), end = std::min(opposite, extent_.last_row + 1);
+      const int64_t other_position = scope_.other_position ? scope_.other_position[place] : scope_.same_other_position;
+      const int64_t first = std::max(other_position - scope_.span, base_), end = std::min(other_position, extent_.last_row + 1);
       const auto span = static_cast<Row>(std::max<int64_t>(end - first, 0));
       count = kernels_.keep_rows(rows, count, static_cast<Row>(first), span, rows);
     }
@@ -209,8 +209,8 @@ class SubwindowChain final : public WindowIndex<typename Structure::Key> {
 
  private:
   static constexpr bool kSorted = requires(const Structure& structure) { structure.buffer(); };
-  static constexpr size_t kLeastRows = 1024;  // of a subwindow
-  static constexpr size_t kMostRows = size_t{1} << 30;
+  static constexpr size_t kMinRows = 1024;  // of a subwindow
+  static constexpr size_t kMaxRows = size_t{1} << 30;
 
   static constexpr size_t kAhead = 16;
 
@@ -238,9 +238,9 @@ class SubwindowChain final : public WindowIndex<typename Structure::Key> {
 
   // Rows of the next subwindow.
   size_t capacity() const {
-    if (options_.subwindow_rows > 0) return std::min(options_.subwindow_rows, kMostRows);
-    const size_t even = std::clamp((window_ == 0 ? rows_ : window_) / 4 + 1, kLeastRows, kMostRows);
-    return opened_ < 10 ? std::min(even, kLeastRows << 2 * opened_) : even;
+    if (options_.subwindow_rows > 0) return std::min(options_.subwindow_rows, kMaxRows);
+    const size_t even = std::clamp((window_ == 0 ? rows_ : window_) / 4 + 1, kMinRows, kMaxRows);
+    return opened_ < 10 ? std::min(even, kMinRows << 2 * opened_) : even;
   }
 
   void open(int64_t first) {

@@ -30,7 +30,7 @@ class TimeKeyed final : public WindowIndex<int32_t>, public RangeSearch<int32_t>
       const int64_t time = live_.begin()->first;
       while (true) {
         batch_.clear();
-        tree_.map(key_of(time, kLeast), key_of(time, kMost), [&](int64_t key, Row row) {
+        tree_.map(key_of(time, kLeast), key_of(time, kMax), [&](int64_t key, Row row) {
           batch_.push_back({key, row});
           return batch_.size() < 1024;
         });
@@ -82,7 +82,7 @@ class TimeKeyed final : public WindowIndex<int32_t>, public RangeSearch<int32_t>
  private:
   [[noreturn]] static void refuse() { throw std::invalid_argument("an index of time and key is of no join"); }
 
-  static constexpr Key kLeast = std::numeric_limits<Key>::min(), kMost = std::numeric_limits<Key>::max();
+  static constexpr Key kLeast = std::numeric_limits<Key>::min(), kMax = std::numeric_limits<Key>::max();
   static constexpr Wide kFirst = std::numeric_limits<int64_t>::min(), kLast = std::numeric_limits<int64_t>::max();
 
   // One time after the other.
@@ -126,7 +126,7 @@ class TimeKeyed final : public WindowIndex<int32_t>, public RangeSearch<int32_t>
     if (!begun_) origin_ = time;
     begun_ = true;
     const Wide apart = static_cast<Wide>(time) - origin_;
-    if (apart < kLeast || apart > kMost) {
+    if (apart < kLeast || apart > kMax) {
       throw std::invalid_argument("keys of time and key hold times within 2**31 units of the first one");
     }
     const auto [at, first] = live_.try_emplace(time, row);

@@ -107,13 +107,13 @@ class BPlusTree {
   };
   struct Leaf : Node {
     Leaf* next = nullptr;
-    static constexpr size_t kMost = (NodePool::kNodeBytes - 16) / sizeof(Item);
-    Item items[kMost];
+    static constexpr size_t kMax = (NodePool::kNodeBytes - 16) / sizeof(Item);
+    Item items[kMax];
   };
   struct Inner : Node {
-    static constexpr size_t kMost = (NodePool::kNodeBytes - 16 + sizeof(Item)) / (sizeof(Item) + sizeof(void*));
-    Item separators[kMost - 1];  // child i has the items x with separators[i - 1] <= x < separators[i]
-    Node* children[kMost];
+    static constexpr size_t kMax = (NodePool::kNodeBytes - 16 + sizeof(Item)) / (sizeof(Item) + sizeof(void*));
+    Item separators[kMax - 1];  // child i has the items x with separators[i - 1] <= x < separators[i]
+    Node* children[kMax];
   };
   static_assert(sizeof(Leaf) <= NodePool::kNodeBytes && sizeof(Inner) <= NodePool::kNodeBytes);
   static constexpr size_t kDeepest = 16;
@@ -126,12 +126,12 @@ class BPlusTree {
     Inner* path[kDeepest];
     size_t slots[kDeepest];
     Leaf* leaf = descend(item, path, slots);
-    if (leaf->count == Leaf::kMost) {
+    if (leaf->count == Leaf::kMax) {
       auto* right = new (pool.take()) Leaf();
       // Ascending keys fill leaves to the brim.
-      const bool rising = leaf->next == nullptr && leaf->items[Leaf::kMost - 1] < item;
-      const size_t kept = rising ? Leaf::kMost - 1 : Leaf::kMost / 2;
-      right->count = Leaf::kMost - kept;
+      const bool rising = leaf->next == nullptr && leaf->items[Leaf::kMax - 1] < item;
+      const size_t kept = rising ? Leaf::kMax - 1 : Leaf::kMax / 2;
+      right->count = Leaf::kMax - kept;
       std::copy_n(leaf->items + kept, right->count, right->items);
       right->next = leaf->next;
       leaf->next = right;
@@ -155,11 +155,11 @@ class BPlusTree {
     if (past == 0 || leaf->items[past - 1] < item) return false;
     std::move(leaf->items + past, leaf->items + leaf->count, leaf->items + past - 1);
     --leaf->count;
-    bool thin = leaf->count < Leaf::kMost / 4;
+    bool thin = leaf->count < Leaf::kMax / 4;
     for (size_t level = 0; level < height_ && thin; ++level) {  // `path[0]` is the parent of the leaf
       Inner* parent = path[level];
       level == 0 ? even<Leaf>(parent, slots[level], pool) : even<Inner>(parent, slots[level], pool);
-      thin = parent->count < Inner::kMost / 4;
+      thin = parent->count < Inner::kMax / 4;
     }
     while (height_ > 0 && root_->count == 1) {
       Node* only = static_cast<Inner*>(root_)->children[0];
@@ -247,12 +247,12 @@ class BPlusTree {
     for (size_t level = 0; level < height_; ++level) {
       Inner* inner = path[level];
       const size_t at = slots[level] + 1;  // of the new child
-      if (inner->count < Inner::kMost) {
+      if (inner->count < Inner::kMax) {
         put(inner, at, least, node);
         return;
       }
       auto* right = new (pool.take()) Inner();
-      const size_t kept = Inner::kMost / 2 + (at == Inner::kMost ? Inner::kMost / 2 - 1 : 0);
+      const size_t kept = Inner::kMax / 2 + (at == Inner::kMax ? Inner::kMax / 2 - 1 : 0);
       right->count = inner->count - kept;
       std::copy_n(inner->children + kept, right->count, right->children);
       std::copy_n(inner->separators + kept, right->count - 1, right->separators);
@@ -293,9 +293,9 @@ class BPlusTree {
     Item& between = parent->separators[at];
     const size_t all = left->count + right->count;
     if constexpr (std::is_same_v<Kind, Leaf>) {
-      Item items[2 * Leaf::kMost];
+      Item items[2 * Leaf::kMax];
       std::copy_n(right->items, right->count, std::copy_n(left->items, left->count, items));
-      left->count = all <= Leaf::kMost ? all : all / 2;
+      left->count = all <= Leaf::kMax ? all : all / 2;
       right->count = all - left->count;
       std::copy_n(items, left->count, left->items);
       std::copy_n(items + left->count, right->count, right->items);
@@ -306,13 +306,13 @@ class BPlusTree {
       }
     } else {
       if (left->count == 0 || right->count == 0) __builtin_unreachable();  // the compiler would warn of lengths below 0
-      Item separators[2 * Inner::kMost];
-      Node* children[2 * Inner::kMost];
+      Item separators[2 * Inner::kMax];
+      Node* children[2 * Inner::kMax];
       std::copy_n(right->children, right->count, std::copy_n(left->children, left->count, children));
       Item* end = std::copy_n(left->separators, left->count - 1, separators);
       *end++ = between;
       std::copy_n(right->separators, right->count - 1, end);
-      left->count = all <= Inner::kMost ? all : all / 2;
+      left->count = all <= Inner::kMax ? all : all / 2;
       right->count = all - left->count;
       std::copy_n(children, left->count, left->children);
       std::copy_n(separators, left->count - 1, left->separators);
@@ -389,8 +389,8 @@ class BPlusEntries {
   size_t bytes() const { return pool_->bytes(); }
   Figures figures() const {
     return {{"depth", static_cast<int64_t>(tree_.depth())},
-            {"fan_out", static_cast<int64_t>(BPlusTree<Key>::Inner::kMost)},
-            {"leaf_items", static_cast<int64_t>(BPlusTree<Key>::Leaf::kMost)},
+            {"fan_out", static_cast<int64_t>(BPlusTree<Key>::Inner::kMax)},
+            {"leaf_items", static_cast<int64_t>(BPlusTree<Key>::Leaf::kMax)},
             {"nodes", static_cast<int64_t>(pool_->used())}};
   }
 
@@ -459,9 +459,9 @@ class ImmutableTree {
 
   // For some keys at once: the nodes at a depth that they lead to, and the leaves. What each level needs of memory is
   // asked for before any of it is read.
-  template <size_t kMost>
-  void descend(const Key* keys, size_t count, size_t depth, uint32_t (&nodes)[kMost], uint32_t (&leaves)[kMost]) const {
-    uint32_t at[kMost] = {};
+  template <size_t kMax>
+  void descend(const Key* keys, size_t count, size_t depth, uint32_t (&nodes)[kMax], uint32_t (&leaves)[kMax]) const {
+    uint32_t at[kMax] = {};
     for (size_t i = 0; i < count; ++i) nodes[i] = 0;
     for (size_t level = 0; level < levels_.size(); ++level) {
       if (level == depth) std::copy_n(at, count, nodes);

@@ -18,7 +18,7 @@ from muntin import Band, Compare, JoinSpec, Rows
 from muntin.host.daemon import DaemonClient
 from muntin.host.daemon.daemon import Daemon
 from muntin.host.daemon.limits import Limits
-from muntin.host.daemon.result import NotKeptError, Turns, keep
+from muntin.host.daemon.result import FairLock, NotKeptError, keep
 from muntin.host.errors import CapacityError, DaemonError, DeviceError, LimitError, ResultTooLargeError, StateLostError
 from muntin.host.memory import Memory
 from tests.host.daemon.conftest import LEFT, RIGHT, expected, open_query, process
@@ -105,7 +105,7 @@ def test_queries_take_turns_between_blocks(small: Daemon) -> None:
 
 
 def test_turns_go_in_the_order_of_arrival() -> None:
-    turns, order = Turns(), []
+    turns, order = FairLock(), []
 
     def take(number: int) -> None:
         with turns:
@@ -312,15 +312,15 @@ def test_keeping_gives_back_what_a_failed_result_took() -> None:
         finally:
             closed.append(True)
 
-    kept = keep(tables(), schema, memory=memory, most_heap=20_000, most=1 << 20, query="q")  # type: ignore[arg-type]
+    kept = keep(tables(), schema, memory=memory, max_heap=20_000, most=1 << 20, query="q")  # type: ignore[arg-type]
     assert (kept.num_rows, kept.nbytes, kept.heap_bytes) == (10_000, 80_000, 16_000)
     assert kept.table() == kept.table() == pa.table({"a": list(range(1000)) * 10}, schema=schema)
     assert memory.used == 16_000
     memory.limit = 20_000  # another result finds no memory: all of it goes to the file
-    other = keep(tables(), schema, memory=memory, most_heap=20_000, most=1 << 20, query="q")  # type: ignore[arg-type]
+    other = keep(tables(), schema, memory=memory, max_heap=20_000, most=1 << 20, query="q")  # type: ignore[arg-type]
     assert (other.heap_bytes, other.table()) == (0, kept.table())
     with pytest.raises(NotKeptError, match="above the limit of 30,000"):
-        keep(tables(), schema, memory=memory, most_heap=20_000, most=30_000, query="q")  # type: ignore[arg-type]
+        keep(tables(), schema, memory=memory, max_heap=20_000, most=30_000, query="q")  # type: ignore[arg-type]
     kept.close()
     del other
     gc.collect()

@@ -272,7 +272,7 @@ def test_frames_carry_rows_from_where_they_lie(data: st.DataObject) -> None:
 
 def test_definition_is_told_once(start: Callable[..., Daemon], monkeypatch: pytest.MonkeyPatch) -> None:
     """Later clients name its digest, whatever query they open; a daemon that does not know it, or no longer, asks."""
-    monkeypatch.setattr(service, "MOST_DEFINITIONS", 2)
+    monkeypatch.setattr(service, "MAX_DEFINITIONS", 2)
     for streaming in (True, False):
         daemon = start(flight=FlightOptions("127.0.0.1", 0, "t"))
         digest = Definition(SPEC, LEFT, RIGHT, streaming).digest
@@ -438,7 +438,7 @@ def test_dictionaries_and_chunks_through_a_daemon(
     start: Callable[..., Daemon], monkeypatch: pytest.MonkeyPatch, front_end: int, nested: bool, tmp_path: Path
 ) -> None:
     """Dictionaries that outgrow their indices, and text for several chunks: as in process, and from the disk."""
-    monkeypatch.setattr(kept_types, "MOST_CHUNK_BYTES", 500)
+    monkeypatch.setattr(kept_types, "MAX_CHUNK_BYTES", 500)
     daemon = start(max_kept=600, max_message=4096, flight=FlightOptions("127.0.0.1", 0, "t"))
     kind = pa.dictionary(pa.int8(), pa.string())
     field = pa.list_(pa.struct({"x": kind})) if nested else kind

@@ -176,7 +176,7 @@ def test_room_is_what_a_store_takes(device, key_bits, rows, runs):
     with closing(device.trial().open_store(**asked)):
         assert device.used_bytes == before
     with closing(device.open_store(**asked)) as store:
-        assert (room.nbytes, room.most_run_rows) == (device.used_bytes - before, store.most_run_rows)
+        assert (room.nbytes, room.max_run_rows) == (device.used_bytes - before, store.max_run_rows)
 
 
 def test_trial_refuses_what_an_empty_device_could_not_hold(device):

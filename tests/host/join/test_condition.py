@@ -40,7 +40,7 @@ def test_composite_bounds_stay_within_their_code(kinds):
             bits = np.iinfo(kind.to_pandas_dtype())
             shift = 2**31 if kind == pa.uint32() else 0
             values[side] = [v + shift for v in INT32 if bits.min <= v + shift <= bits.max]
-    codes = [0, 1, 2, value_codes.MOST_CODES - 2, value_codes.MOST_CODES - 1]
+    codes = [0, 1, 2, value_codes.MAX_CODES - 2, value_codes.MAX_CODES - 1]
     types = dict(zip(("left", "right"), key_types(left, "l", right, "r"), strict=True))
     for low, high in itertools.product(BOUNDS, BOUNDS):
         if low is not None and high is not None and low > high:
@@ -159,7 +159,7 @@ def test_codes_are_given_back_and_never_too_early():
 
 
 def test_too_many_different_values(monkeypatch):
-    monkeypatch.setattr(value_codes, "MOST_CODES", 3)
+    monkeypatch.setattr(value_codes, "MAX_CODES", 3)
     codes = ValueCodes([(pa.int64(), "l", pa.int64(), "r", True)])
     codes_of(codes, "left", 0, pa.array([1, 2, 1, 3]))
     with pytest.raises(CapacityError, match="different values"):

@@ -126,4 +126,4 @@ def test_results_that_do_not_fit() -> None:
             continue
         with pytest.raises(ResultTooLargeError, match=f"has 2 rows, which take {room + 1} bytes of the {room}"):
             check_rows(own, logs, parts)
-    check_rows(SimpleNamespace(room=2 * fixed.most_row_bytes), logs, {"left": [np.arange(2)]})  # type: ignore[arg-type]
+    check_rows(SimpleNamespace(room=2 * fixed.max_row_bytes), logs, {"left": [np.arange(2)]})  # type: ignore[arg-type]

@@ -35,7 +35,7 @@ def test_row_column(calls):
 @given(CALLS)
 def test_row_log(calls):
     schema = pa.schema([("n", pa.int64()), ("s", pa.string())])
-    log, first, oldest = RowLog("left", schema, most_block_rows=4096), 0, 0
+    log, first, oldest = RowLog("left", schema, max_block_rows=4096), 0, 0
     for rows, trimmed in calls:
         numbers = np.arange(first, first + rows)
         log.append(first, pa.table([pa.array(numbers), pa.array([f"{n}!" for n in numbers])], schema=schema))
@@ -155,8 +155,8 @@ def test_rows_of_every_type_in_chunks_of_few_bytes(kind, most, seed):
     """As if offsets numbered few bytes; the dictionaries of all batches together have more values than int8 numbers."""
     random = np.random.default_rng(seed)
     schema = pa.schema({"n": pa.int64(), "p": kind})
-    with mock.patch.object(kept_types, "MOST_CHUNK_BYTES", most), mock.patch.object(row_log, "_MOST_PICKED_BYTES", 99):
-        log, held, last = RowLog("left", schema, most_block_rows=100), [], pa.table({})
+    with mock.patch.object(kept_types, "MAX_CHUNK_BYTES", most), mock.patch.object(row_log, "_MAX_PICKED_BYTES", 99):
+        log, held, last = RowLog("left", schema, max_block_rows=100), [], pa.table({})
         for batch in range(6):
             values = [value(kind, random, 30 * batch) for _ in range(random.integers(1, 60))]
             table = pa.table([range(len(held), len(held) + len(values)), pa.array(values, kind)], schema=schema)

@@ -223,7 +223,7 @@ def test_a_self_join_and_other_forms(world: World) -> None:
 @pytest.mark.parametrize("waiting", [50, 10_000])
 def test_partitions_are_read_in_the_order_of_time(waiting: int, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """A join that catches up has no late rows, though each partition comes as a whole, and is paused where it waits."""
-    monkeypatch.setattr(source, "LEAST_WAITING", waiting)
+    monkeypatch.setattr(source, "MIN_WAITING", waiting)
     rng = np.random.default_rng(1)
     for side, schema, topic in (("left", LEFT, world.left), ("right", RIGHT, world.right)):
         times = np.sort(rng.integers(0, 20_000, 1200))
