@@ -146,7 +146,7 @@ soak: $(STAMP) ## one join for hours, with state: memory and files must not grow
 	@$(BIN)/python -m bench.soak --hours $(or $(HOURS),1)
 
 report: $(STAMP) ## area, clock rate and rows a cycle of the hardware, beside the last report (REPORT_ARGS="--help")
-	@$(BIN)/python -m muntin.hw.report $(REPORT_ARGS)
+	@$(BIN)/python -m bench.area $(REPORT_ARGS)
 
 house: $(STAMP) ## the tree in numbers: lines, files, imports against the order of its parts, circles
 	@$(BIN)/python -m tests.house house

@@ -27,10 +27,9 @@ from bench.plan import (
     quick_plan,
 )
 from bench.report import print_cell, print_condition, print_parts, print_tables, write_report
-from bench.rows_type import ROWS
 from bench.spark_plan import FloorPlan, SparkPlan
 from bench.state import StatePlan, run_state_benchmark
-from bench.workloads import KINDS
+from bench.workloads import KINDS, ROWS
 
 
 @click.command(context_settings={"max_content_width": 110})

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Iterator
 
 from bench.plan import ONE_THREAD
 from bench.ratio import cell_name, memory, ratio, ratios, tail
-from bench.rows_type import size
 from bench.spark_plan import FLOOR
+from bench.workloads import size
 
 K, M = 1 << 10, 1 << 20
 CPU = "cpu"

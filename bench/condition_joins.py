@@ -22,8 +22,7 @@ from bench import aggregates
 from bench.contenders import Pairs, Unavailable
 from bench.operator_benchmark import ResultsDiffer
 from bench.plan import ConditionsPlan
-from bench.rows_type import size
-from bench.workloads import BLOCK, Workload
+from bench.workloads import BLOCK, Workload, size
 from muntin import AllOf, AsOf, Band, Rows, Watermark, WindowJoin, Within
 from muntin.host.errors import MuntinError
 from muntin.index import SpoJoin

@@ -1,6 +1,6 @@
 """Draws how fast SplitJoin and the BI-Sort kernel join as the window grows, and SplitJoin's latency over its cores.
 
-``python -m bench.joins_by_window`` takes what ``python -m muntin.sim.bench splitjoin`` and
+``python -m bench.joins_by_window`` takes what ``python -m bench.hardware splitjoin`` and
 ``python -m bench.simulated_join`` wrote.
 """
 

@@ -41,7 +41,7 @@ from rich.console import Console
 from rich.table import Table
 
 from bench.machine import describe_machine
-from bench.rows_type import ROWS
+from bench.workloads import ROWS
 
 KEYS, SPAN, PARTITIONS = 1_000, 200, 4
 """Values that are equal or not; milliseconds before and after, of which each has one row a side; of each topic."""

@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Iterable, Iterator
 
 from bench.plan import device_kind
-from bench.rows_type import size
+from bench.workloads import size
 
 
 def ratio(cell: dict, above: str, below: str) -> float | None:

@@ -22,7 +22,7 @@ from bench.aims import aims
 from bench.machine import cpu_time, faults
 from bench.plan import ONE_THREAD, device_kind
 from bench.ratio import main_contender, memory, ratio, tail
-from bench.rows_type import size
+from bench.workloads import size
 
 FORMAT = 2
 HEADINGS = {ONE_THREAD: "cpu, one thread"}

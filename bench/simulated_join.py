@@ -16,8 +16,7 @@ import numpy as np
 from rich.console import Console
 
 from bench.filled_board import FilledBoard
-from bench.rows_type import ROWS
-from bench.workloads import Workload
+from bench.workloads import ROWS, Workload
 from muntin import Band, Rows, WindowJoin
 from muntin.contract.designs.bisort import BISORT, Parameters
 from muntin.contract.registers import COMMAND_WORDS, Operation

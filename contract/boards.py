@@ -9,10 +9,10 @@ import zlib
 from collections.abc import Mapping
 from typing import Any
 
+from muntin.contract import ParameterError, UnknownBoardError
 from muntin.contract.design import design_of
 from muntin.contract.designs.bisort import Parameters
 from muntin.contract.designs.splitjoin import SplitJoinParameters
-from muntin.contract.errors import ParameterError, UnknownBoardError
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -7,7 +7,7 @@ import functools
 import importlib
 import pkgutil
 
-from muntin.contract.errors import ParameterError
+from muntin.contract import ParameterError
 from muntin.contract.memory_port import MemoryPort
 from muntin.contract.registers import KernelMap
 

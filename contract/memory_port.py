@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 
-from muntin.contract.errors import ParameterError
+from muntin.contract import ParameterError
 
 _MAX_BURST_BYTES = 4096  # an AXI4 burst must not cross a 4 KiB boundary
 _MAX_BURST_BEATS = 256

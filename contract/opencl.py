@@ -12,6 +12,7 @@ import enum
 from pathlib import Path
 from typing import Any
 
+from muntin.contract import ParameterError
 from muntin.contract.design import design_of
 from muntin.contract.designs.bisort import ROW_BITS, Parameters
 from muntin.contract.designs.splitjoin import (
@@ -26,7 +27,6 @@ from muntin.contract.designs.splitjoin import (
     row_fields,
     row_words,
 )
-from muntin.contract.errors import ParameterError
 from muntin.contract.registers import (
     COMMAND_FIELDS,
     COMMAND_FLAGS,

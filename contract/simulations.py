@@ -6,10 +6,10 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
+from muntin.contract import ParameterError
 from muntin.contract.boards import BOARDS
 from muntin.contract.designs.bisort import Parameters
 from muntin.contract.designs.splitjoin import SplitJoinParameters
-from muntin.contract.errors import ParameterError
 from muntin.contract.memory_port import MemoryPort
 
 MEMORY_BITS = {"litedram": 29, "fast": 26}
@@ -173,7 +173,7 @@ SIMULATIONS: dict[str, Simulation] = {
             "line",
             memory_bytes=1 << 29,
             builds=_of_board("ecpix5", "runs"),
-            entry="linked.linked_board:LinkedBoard",
+            entry="board.linked_board:LinkedBoard",
             line="serial",
             board="ecpix5",
             modules=_LINKED,
@@ -184,7 +184,7 @@ SIMULATIONS: dict[str, Simulation] = {
             description="the same over its Ethernet, with LiteEth and a model of the wire",
             memory_bytes=1 << 29,
             builds=_of_board("ecpix5", "runs", ethernet=True),
-            entry="linked.linked_board:LinkedBoard",
+            entry="board.linked_board:LinkedBoard",
             line="ethernet",
             board="ecpix5",
             modules=_LINKED,
@@ -196,7 +196,7 @@ SIMULATIONS: dict[str, Simulation] = {
             "serial line",
             memory_bytes=1 << 25,
             builds=_of_board("ulx3s", "runs"),
-            entry="linked.linked_board:LinkedBoard",
+            entry="board.linked_board:LinkedBoard",
             line="serial",
             board="ulx3s",
             modules=_LINKED_SERIAL,
@@ -244,7 +244,7 @@ SIMULATIONS: dict[str, Simulation] = {
             "DDR3, at a serial line",
             memory_bytes=1 << 29,
             builds=_of_board("ecpix5", "split_join"),
-            entry="linked.linked_board:LinkedBoard",
+            entry="board.linked_board:LinkedBoard",
             line="serial",
             board="ecpix5",
             boards=1,

@@ -24,11 +24,11 @@ from cocotb_tools.runner import get_runner
 import muntin.sim.colliding_reads
 import muntin.sim.compact_verilog
 from muntin.hw.conversion import rtlil_to_verilog, to_rtlil
-from muntin.sim.board.verilator_environment import verilator_environment
+from muntin.sim.board.compile_board import verilator_environment
 from muntin.sim.colliding_reads import colliding_reads
 from muntin.sim.compact_verilog import compact_verilog
 from muntin.sim.kept import alone, digest, kept
-from muntin.sim.netlist.netlist import made_by, netlist_verilog
+from muntin.sim.netlist import made_by, netlist_verilog
 from muntin.sim.power_up import INPUTS, inputs_of, without_initial_values
 
 ROOT = Path(__file__).resolve().parents[1]

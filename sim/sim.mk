@@ -26,10 +26,10 @@ sim-full: $(STAMP) ## the same and the simulated boards, at full length, and dee
 
 bench-sim: $(STAMP) ## figures of the hardware in exact cycles, beside what its memory can do; half an hour
 	$(COMPILE_TOOLS)
-	@$(BIN)/python -m muntin.sim.bench merger
-	@$(BIN)/python -m muntin.sim.bench copy
-	@$(BIN)/python -m muntin.sim.bench kernel
-	@$(BIN)/python -m muntin.sim.bench lanes
-	@$(BIN)/python -m muntin.sim.bench splitjoin
+	@$(BIN)/python -m bench.hardware merger
+	@$(BIN)/python -m bench.hardware copy
+	@$(BIN)/python -m bench.hardware kernel
+	@$(BIN)/python -m bench.hardware lanes
+	@$(BIN)/python -m bench.hardware splitjoin
 	@$(BIN)/python -m bench.simulated_join --cycles-window 4K --cycles-window 64K --cycles-window 1M
 	@$(BIN)/python -m bench.joins_by_window

@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 import functools
 
+from muntin.contract import ParameterError
 from muntin.contract.design import Design
-from muntin.contract.errors import ParameterError
 from muntin.contract.memory_port import MemoryPort
 from muntin.contract.registers import Field, KernelMap, Operation
 

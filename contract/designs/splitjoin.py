@@ -10,8 +10,8 @@ import dataclasses
 import enum
 from collections.abc import Mapping
 
+from muntin.contract import ParameterError
 from muntin.contract.design import Design
-from muntin.contract.errors import ParameterError
 from muntin.contract.memory_port import MemoryPort
 from muntin.contract.registers import SETTINGS_BASE, Access, Field, KernelMap, Operation, Register, signed
 

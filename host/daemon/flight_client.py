@@ -15,9 +15,8 @@ from pyarrow import flight
 from muntin.host.daemon.address import Address
 from muntin.host.daemon.certificate import check_trusted, read_file
 from muntin.host.daemon.definition import Definition
-from muntin.host.daemon.flight_rows import exchange_schema, wrap
 from muntin.host.daemon.frames import VERSION, other_version
-from muntin.host.daemon.rows import cut
+from muntin.host.daemon.rows import cut, exchange_schema, wrap
 from muntin.host.errors import (
     AuthError,
     ConnectionLostError,

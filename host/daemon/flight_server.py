@@ -3,7 +3,7 @@ certificate.
 
 Actions `ping`, `status`, `open` and `close` take and give JSON. A batch is one `DoExchange`: its command is
 the JSON of a process request; the daemon answers with metadata that says whether it wants the rows; they come
-as in `flight_rows`, then metadata with the counts; the result comes back as record batches, then metadata
+as in `muntin.host.daemon.rows`, then metadata with the counts; the result comes back as record batches, then metadata
 with its rows. The counts matter: to a Flight server, a client that was killed may look like one that sent its
 last row.
 """
@@ -23,11 +23,10 @@ from pyarrow import flight
 
 from muntin.host.arrow_versions import FLIGHT_SENDS_DICTIONARIES_ONCE
 from muntin.host.daemon.address import Address
-from muntin.host.daemon.flight_rows import unwrap
 from muntin.host.daemon.operations import OPERATIONS, begin, commit, operate
 from muntin.host.daemon.query import Request
 from muntin.host.daemon.result import Result, internal_error
-from muntin.host.daemon.rows import cut
+from muntin.host.daemon.rows import cut, unwrap
 from muntin.host.daemon.service import Service
 from muntin.host.errors import AuthError, DaemonError, MuntinError, ProtocolError, UnsupportedError, to_wire
 from muntin.host.keys.kept_types import types_in

@@ -8,9 +8,8 @@ from muntin.host.aggregates.plan import AggregatePlan
 from muntin.host.devices.device import Device, DeviceInfo
 from muntin.host.engine.aggregate_engine import AggregateEngine
 from muntin.host.engine.engine import EngineSpec
-from muntin.host.engine.native_engine import NativeEngine, SharedEngine
+from muntin.host.engine.native_engine import NativeEngine, SharedEngine, SpoEngine
 from muntin.host.engine.splitjoin_cores import SplitJoinCores
-from muntin.host.engine.spo_engine import SpoEngine
 from muntin.host.engines import EngineKind, Shared, SplitJoin, Steps
 from muntin.host.errors import DeviceError, UnsupportedError
 from muntin.host.index import Index, open_index

@@ -14,9 +14,9 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Any
 
+from muntin.contract import ParameterError, UnknownBoardError
 from muntin.contract.boards import BOARDS, Board
 from muntin.contract.design import design_of
-from muntin.contract.errors import ParameterError, UnknownBoardError
 from muntin.contract.simulations import SIMULATIONS, Simulation
 from muntin.host.devices.device import DeviceInfo
 from muntin.host.errors import DeviceError, LinkPortError

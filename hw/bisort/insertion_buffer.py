@@ -4,8 +4,8 @@ from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
+from muntin.contract import ParameterError
 from muntin.contract.designs.bisort import ROW_BITS
-from muntin.contract.errors import ParameterError
 from muntin.hw.bisort.layouts import bound_layout, position_layout, row_beat, row_layout
 
 

@@ -6,8 +6,8 @@ from amaranth.hdl import Cat, Elaboratable, Module, Mux, Signal, Value, ValueLik
 from amaranth.lib import memory, stream, wiring
 from amaranth.lib.wiring import In, Out
 
+from muntin.contract import ParameterError
 from muntin.contract.designs.bisort import ROW_BITS
-from muntin.contract.errors import ParameterError
 from muntin.hw.bisort.layouts import row_beat
 
 _ADDRESS_BITS = 4

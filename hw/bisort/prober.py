@@ -4,7 +4,7 @@ from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import data, fifo, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from muntin.contract.errors import ParameterError
+from muntin.contract import ParameterError
 from muntin.hw.bisort.layouts import key_beat, partitioned_bound, position_layout
 
 

@@ -12,8 +12,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from muntin.contract import UnknownBoardError
 from muntin.contract.boards import BOARDS
-from muntin.contract.errors import UnknownBoardError
 from muntin.hw.boards.board_build import BoardBuild, build_of
 from muntin.hw.boards.tools import BuildError, Steps
 

@@ -56,7 +56,7 @@ class De5aBoard(BoardBuild):
 
     def _library(self, p: Any, steps: Steps) -> dict[str, str]:
         from muntin.contract.opencl import build_header, declaration, kernels, model
-        from muntin.hw.boards.kernel_of import kernel_of
+        from muntin.hw.boards.linked_kernel import kernel_of
         from muntin.hw.conversion import to_verilog
         from muntin.hw.opencl.manifest import manifest
         from muntin.hw.opencl.rtl_module import RtlModule
@@ -82,7 +82,7 @@ class De5aBoard(BoardBuild):
     def _project(self, p: Any, steps: Steps) -> dict[str, str]:
         from muntin.hw.boards.axi_component import AxiKernel, axi_component
         from muntin.hw.boards.de5a_platform import CONSTRAINTS, SYSTEM, De5aPlatform, De5aTop
-        from muntin.hw.boards.kernel_of import kernel_of
+        from muntin.hw.boards.linked_kernel import kernel_of
         from muntin.hw.conversion import to_verilog
 
         kernel = AxiKernel(kernel_of(p)[0])

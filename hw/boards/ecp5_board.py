@@ -84,11 +84,10 @@ class Ecp5Board(BoardBuild):
     def files(self, design: str, steps: Steps) -> dict[str, str]:
         from muntin.hw.boards.ecp5_scripts import ecp5_constraints
         from muntin.hw.boards.ecp5_top import Ecp5Top
-        from muntin.hw.boards.kernel_of import kernel_of
-        from muntin.hw.boards.linked_kernel import LinkedKernel
+        from muntin.hw.boards.linked_kernel import LinkedKernel, kernel_of
         from muntin.hw.conversion import to_rtlil
         from muntin.hw.dram.ecp5_dram import ecp5_dram
-        from muntin.hw.ethernet.ecp5_ethernet import ecp5_ethernet
+        from muntin.hw.link.ecp5_ethernet import ecp5_ethernet
 
         (clock,) = (port for port in self.pins if port.startswith("clk"))
         clocks, verilog = {clock: self.input_hz}, {}

@@ -9,14 +9,14 @@ from amaranth.lib.wiring import In, Out
 
 from muntin.hw.boards.linked_kernel import LinkedKernel
 from muntin.hw.dram.dram_settings import DramSettings
-from muntin.hw.ethernet.ecp5_ethernet import PADS_IN, PADS_OUT
+from muntin.hw.link.ecp5_ethernet import PADS_IN, PADS_OUT
 
 
 class Ecp5Top(wiring.Component):
     """A design and its memory controller on an ECP5.
 
     The memory controller's module, `muntin.hw.dram.ecp5_dram`, makes all clocks from the board's one, and the reset;
-    but Ethernet's, whose module is `muntin.hw.ethernet.ecp5_ethernet`, come with its wire.
+    but Ethernet's, whose module is `muntin.hw.link.ecp5_ethernet`, come with its wire.
 
     Parameters
     ----------

@@ -1,10 +1,14 @@
-"""A kernel with a link to its host, as a board carries it."""
+"""The kernel of each design, and a kernel with a link to its host, as a board carries it."""
+
+import importlib
+from typing import Any
 
 from amaranth.hdl import Module, ResetInserter, ValueLike
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from muntin.contract.errors import ParameterError
+from muntin.contract import ParameterError
+from muntin.contract.design import design_of
 from muntin.hw.link.link import Link
 from muntin.hw.link.signatures import CsrSignature, DatagramSignature
 from muntin.hw.memory.axi4_signature import Axi4Signature
@@ -12,6 +16,19 @@ from muntin.hw.memory.port_guard import PortGuard
 from muntin.hw.memory.port_interleaver import PortInterleaver
 from muntin.hw.memory.port_shape import PortShape
 from muntin.hw.memory.port_slice import PortSlice
+
+
+def kernel_of(parameters: Any, **options: Any) -> tuple[wiring.Component, PortShape]:
+    """The kernel that is built with these parameters, and options of its own; and the shape of its memory ports.
+
+    Raises
+    ------
+    ParameterError
+        If no design is built with such parameters.
+    """
+    module, name = design_of(parameters).kernel.split(":")
+    kernel = getattr(importlib.import_module(f"muntin.hw.{module}"), name)(parameters, **options)
+    return kernel, kernel.shape
 
 
 class LinkedKernel(wiring.Component):

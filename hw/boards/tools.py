@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TextIO
 
-from muntin.contract.errors import HardwareError
+from muntin.contract import HardwareError
 
 
 class BuildError(HardwareError, RuntimeError):

@@ -6,14 +6,14 @@ import abc
 import dataclasses
 from typing import Any, ClassVar
 
-from muntin.contract.errors import ParameterError
+from muntin.contract import ParameterError
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DramSettings(abc.ABC):
     """Settings of a board's DRAM channel: the chip, the controller and its AXI4 ports.
 
-    Why the controller is set so is said in `muntin.sim.litedram.litedram_settings`, where its rate was measured.
+    Why the controller is set so is said in `muntin.sim.board.litedram_settings`, where its rate was measured.
 
     Parameters
     ----------

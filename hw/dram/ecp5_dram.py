@@ -6,16 +6,17 @@ import dataclasses
 import re
 from collections.abc import Callable
 from typing import Any
+from unittest import mock
 
 from litedram.gen import LiteDRAMECP5DDRPHYCRG
-from litedram.phy import GENSDRPHY
+from litedram.phy import GENSDRPHY, ecp5ddrphy
 from litex.build.io import DDROutput
 from litex.build.lattice.common import lattice_ecp5_trellis_special_overrides
 from litex.soc.cores.clock import ECP5PLL
 from migen import ClockDomain, ClockSignal, Module, Record, ResetSignal, Signal
+from migen.genlib.cdc import MultiReg
 
 from muntin.hw.dram.dram_settings import Ddr3Settings, DramCore, DramSettings, SdrSettings
-from muntin.hw.dram.ecp5_phy import ecp5_phy
 from muntin.hw.dram.litedram_channel import litedram_channel
 
 _INIT_HZ = 25e6
@@ -90,3 +91,28 @@ def _sdr(top: Module, settings: SdrSettings, input_hz: int, outside: dict[str, S
 
 
 _PHYS: dict[type[DramSettings], Callable[..., Any]] = {Ddr3Settings: _ddr3, SdrSettings: _sdr}
+
+
+class _Start(ecp5ddrphy.ECP5DDRPHYInit):
+    """LiteDRAM's start of the delay-locked loop, with its pause brought into the clock of the lanes that heed it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        pause, self.pause = self.pause, Signal()
+        self.specials += MultiReg(pause, self.pause, "sys")
+
+
+def ecp5_phy(pads: Record, settings: Ddr3Settings) -> Any:
+    """Make LiteDRAM's physical layer for the ECP5.
+
+    Parameters
+    ----------
+    pads : Record
+        ``clk_p``, ``a``, ``dq`` and so on.
+    settings : Ddr3Settings
+        Its `command_delay` and `termination` are set: the latter in mode register 1 of the start.
+    """
+    with mock.patch.object(ecp5ddrphy, "ECP5DDRPHYInit", _Start):
+        phy = ecp5ddrphy.ECP5DDRPHY(pads, sys_clk_freq=settings.clock_hz, cmd_delay=settings.command_delay)
+    phy.settings.rtt_nom = settings.termination
+    return phy

@@ -5,7 +5,7 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.cdc import FFSynchronizer
 from amaranth.lib.wiring import In, Out
 
-from muntin.contract.errors import ParameterError
+from muntin.contract import ParameterError
 
 
 class SerialReceiver(wiring.Component):

@@ -4,7 +4,7 @@ from amaranth import Module, Mux, Signal
 from amaranth.lib import fifo, wiring
 from amaranth.lib.wiring import In, Out
 
-from muntin.contract.errors import ParameterError
+from muntin.contract import ParameterError
 from muntin.hw.memory.avalon_signature import AvalonSignature
 from muntin.hw.memory.axi4_signature import Axi4Signature
 from muntin.hw.memory.port_shape import PortShape

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from muntin.contract import ParameterError
 from muntin.contract.designs.bisort import Parameters
 from muntin.contract.designs.splitjoin import SplitJoinParameters
-from muntin.contract.errors import ParameterError
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,7 +4,7 @@ from amaranth.hdl import Cat, ClockDomain, Module, ResetInserter, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from muntin.contract.errors import ParameterError
+from muntin.contract import ParameterError
 from muntin.contract.opencl import REQUEST_BITS, WAIT_CYCLES
 from muntin.hw.control.request_port import RequestPort
 from muntin.hw.memory.avalon_reader import AvalonReader

@@ -3,9 +3,9 @@
 from amaranth.hdl import Cat, Module, Mux, ResetInserter, Signal
 from amaranth.lib import data, memory, wiring
 
+from muntin.contract import ParameterError
 from muntin.contract.designs.bisort import ROW_BITS
 from muntin.contract.designs.splitjoin import Order, SplitJoinParameters
-from muntin.contract.errors import ParameterError
 from muntin.hw.bisort.insertion_buffer import InsertionBuffer
 from muntin.hw.bisort.layouts import row_layout
 from muntin.hw.bisort.merger import Merger

@@ -2,10 +2,10 @@
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, signed
 from amaranth.lib import data, memory, wiring
+from amaranth.lib.wiring import In, Out
 
 from muntin.contract.designs.bisort import ROW_BITS
 from muntin.contract.designs.splitjoin import Order, SplitJoinParameters
-from muntin.hw.splitjoin.admission import Admission
 from muntin.hw.splitjoin.band import BandSums, ClosedRange
 from muntin.hw.splitjoin.layouts import ARRIVAL_BITS, Side, result_of
 from muntin.hw.splitjoin.quick_fifo import QuickFifo
@@ -16,6 +16,34 @@ _UNDER_WAY = 6
 """Words that may come to be among those that wait after it was looked how many do."""
 _MIN_WAITING = 2 * _UNDER_WAY
 """Words that there is room for, at least: as many come before the next ones as are under way."""
+
+
+class Admission(wiring.Component):
+    """One look-up table between four registers and the wide enable behind which the next row waits.
+
+    A component of its own so that tools can keep it apart: within others they put it together out of what these have
+    already, and the enable comes three look-up tables late.
+
+    Attributes
+    ----------
+    valid, probing : In(1)
+        A row waits, and it is a probe.
+    full, room : In(1)
+        No probe can be taken, and a row can be stored.
+    ready : Out(1)
+        Set where the row goes in, and where none waits.
+    """
+
+    valid: In(1)
+    probing: In(1)
+    full: In(1)
+    room: In(1)
+    ready: Out(1)
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        m.d.comb += self.ready.eq(~self.valid | Mux(self.probing, ~self.full, self.room))
+        return m
 
 
 class NestedLoop(wiring.Component):

@@ -4,7 +4,7 @@ from amaranth.hdl import Cat, Module
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from muntin.contract.errors import ParameterError
+from muntin.contract import ParameterError
 from muntin.hw.splitjoin.result_fifo import ResultFifo, ResultFlow
 
 MERGER_WAY = 1

@@ -6,8 +6,8 @@ from amaranth.hdl import Const, EnableInserter, Module, Mux, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
+from muntin.contract import ParameterError
 from muntin.contract.designs.splitjoin import Order, SplitJoinParameters
-from muntin.contract.errors import ParameterError
 from muntin.hw.splitjoin.almost_full_fifo import AlmostFullFifo
 from muntin.hw.splitjoin.distributor import rows_way
 from muntin.hw.splitjoin.layouts import ARRIVAL_BITS, Side, result_layout, tagged_row

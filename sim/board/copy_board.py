@@ -4,9 +4,9 @@ from muntin.hw.memory.copy_engine import CopyEngine
 from muntin.hw.memory.layouts import CopyLayout, CopyOperation, TransferStatus
 from muntin.hw.memory.port_shape import PortShape
 from muntin.sim.board.compile_board import compile_board
+from muntin.sim.board.litedram_settings import LitedramSettings
 from muntin.sim.board.memories import MemorySettings
 from muntin.sim.board.simulated_board import SimulatedBoard
-from muntin.sim.litedram.litedram_settings import LitedramSettings
 
 
 class CopyBoard(SimulatedBoard):

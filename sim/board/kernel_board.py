@@ -7,17 +7,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from muntin.contract import ParameterError
 from muntin.contract.design import design_of
-from muntin.contract.errors import ParameterError
 from muntin.contract.registers import LANE_STRIDE, Register
 from muntin.contract.simulations import MEMORY_BITS, of_memory
-from muntin.hw.boards.kernel_of import kernel_of
+from muntin.hw.boards.linked_kernel import kernel_of
 from muntin.hw.memory.port_shape import PortShape
 from muntin.sim.board.compile_board import compile_board
-from muntin.sim.board.memories import MemorySettings
+from muntin.sim.board.litedram_settings import LitedramSettings
+from muntin.sim.board.memories import FastMemorySettings, MemorySettings
 from muntin.sim.board.simulated_board import SimulatedBoard
-from muntin.sim.fast_memory.fast_memory_settings import FastMemorySettings
-from muntin.sim.litedram.litedram_settings import LitedramSettings
 
 _LIMIT = 1 << 40  # cycles; the kernel itself reports what does not end
 _TIMEOUT = 1 << 16  # cycles in which a memory may owe an answer

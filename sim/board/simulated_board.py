@@ -11,8 +11,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from muntin.sim.board.board import ACTIVITY
-from muntin.sim.board.board_errors import BoardMemoryError, BoardTimeoutError
+from muntin.sim.board.board import ACTIVITY, BoardMemoryError, BoardTimeoutError
 
 _NEVER = 2**64 - 1
 

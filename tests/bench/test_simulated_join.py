@@ -7,7 +7,7 @@ from click.testing import CliRunner
 
 from bench.filled_board import FilledBoard
 from bench.simulated_join import CountingLink, board_of, join_cost, main, main_array_cost
-from muntin.contract.errors import ParameterError
+from muntin.contract import ParameterError
 from muntin.contract.simulations import board_parameters
 from muntin.sim.models.kernel import KernelModel
 

@@ -11,13 +11,13 @@ import pyarrow as pa
 
 import muntin.hw
 from muntin import Band, Rows, WindowJoin
+from muntin.contract import ParameterError
 from muntin.contract import designs as package
 from muntin.contract.design import design_of, designs
 from muntin.contract.designs.bisort import BISORT, Parameters
-from muntin.contract.errors import ParameterError
 from muntin.host.devices.device import DeviceInfo
 from muntin.host.fpga.device import FpgaDevice
-from muntin.hw.boards.kernel_of import kernel_of
+from muntin.hw.boards.linked_kernel import kernel_of
 from muntin.hw.conversion import to_rtlil
 from muntin.sim.models.kernel_shell import open_model
 

@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
+from muntin.contract import ParameterError
 from muntin.contract.designs.bisort import PRESETS, Parameters
-from muntin.contract.errors import ParameterError
 
 
 @pytest.mark.parametrize("name", ["tiny", "ecp5", "de5a"])

@@ -8,11 +8,11 @@ import pytest
 pytest.importorskip("amaranth")
 pytest.importorskip("litedram")
 
-from muntin.sim.bench import __main__ as command
-from muntin.sim.bench.figures import CopyFigure, LanesFigure
-from muntin.sim.bench.kernel_bench import Trace
-from muntin.sim.bench.kernel_figure import KernelFigure
-from muntin.sim.bench.merger_bench import MergerFigure
+from bench.hardware import __main__ as command
+from bench.hardware.figures import CopyFigure, LanesFigure
+from bench.hardware.kernel_bench import Trace
+from bench.hardware.kernel_figure import KernelFigure
+from bench.hardware.merger_bench import MergerFigure
 
 
 def test_copy_prints_a_table_and_writes_json(monkeypatch, capsys, tmp_path):

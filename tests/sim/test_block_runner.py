@@ -56,7 +56,7 @@ def test_a_bench_that_fails(under_pytest, seed, monkeypatch):
     if not under_pytest:
         monkeypatch.delenv("PYTEST_CURRENT_TEST")
     with pytest.raises(AssertionError, match=rf"colliding_reads failed with seed {seed}; log \S+, design \S+top\.v"):
-        run_bench(Forgetful(), "forgetful", "muntin.sim.benches.colliding_reads", seed=seed)
+        run_bench(Forgetful(), "forgetful", "tests.hw.benches.colliding_reads", seed=seed)
 
 
 def test_what_registers_hold_first_is_drawn(seed, monkeypatch):
@@ -70,7 +70,7 @@ def test_what_registers_hold_first_is_drawn(seed, monkeypatch):
 
 def test_a_model_is_compiled_once(seed, monkeypatch):
     def run(number):
-        return run_bench(Store(), "kept_store", "muntin.sim.benches.colliding_reads", seed=seed + number)
+        return run_bench(Store(), "kept_store", "tests.hw.benches.colliding_reads", seed=seed + number)
 
     before = COUNTS.copy()
     first = run(0)

@@ -7,7 +7,7 @@ pytest.importorskip("amaranth")
 pytest.importorskip("litedram")
 
 from muntin.hw.memory.layouts import CopyOperation, TransferStatus
-from muntin.sim.board.board_errors import BoardMemoryError, BoardTimeoutError
+from muntin.sim.board.board import BoardMemoryError, BoardTimeoutError
 from muntin.sim.board.copy_board import CopyBoard
 
 

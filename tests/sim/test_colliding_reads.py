@@ -37,7 +37,7 @@ class Store(wiring.Component):
 
 
 def test_reads_that_meet_writes(seed):
-    run_bench(Store(), "colliding_reads", "muntin.sim.benches.colliding_reads", seed=seed)
+    run_bench(Store(), "colliding_reads", "tests.hw.benches.colliding_reads", seed=seed)
 
 
 def test_every_memory_is_found():

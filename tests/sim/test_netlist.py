@@ -14,7 +14,7 @@ from amaranth.lib.wiring import In, Out
 
 from muntin.hw.bisort.partitioner import Partitioner
 from muntin.sim.block_runner import run_bench
-from muntin.sim.netlist.netlist import simulated
+from muntin.sim.netlist import simulated
 from tests.hw.bundle import Bundle
 
 #: Bits and words of a memory that is one block RAM of each width that there is.
@@ -68,7 +68,7 @@ def test_block_rams_of_all_widths(seed):
 
 
 def test_a_block_after_synthesis_with_its_own_bench(seed):
-    run_bench(both(), "netlist", "muntin.sim.benches.partitioner", seed=seed, netlist=True, **PARTITIONER)
+    run_bench(both(), "netlist", "tests.hw.benches.partitioner", seed=seed, netlist=True, **PARTITIONER)
 
 
 @pytest.mark.parametrize(

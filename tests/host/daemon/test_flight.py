@@ -17,7 +17,7 @@ from pyarrow import flight
 from muntin.host.daemon import DaemonClient
 from muntin.host.daemon.certificate import NAME, Certificate, unnamed_file
 from muntin.host.daemon.daemon import Daemon, FlightOptions
-from muntin.host.daemon.flight_rows import exchange_schema, wrap
+from muntin.host.daemon.rows import exchange_schema, wrap
 from muntin.host.errors import AuthError, ConnectionLostError, DaemonError
 from tests.host.daemon.conftest import LEFT, RIGHT, TOKEN, batch, expected, open_query, process
 from tests.host.daemon.test_replay import wait_until

@@ -20,9 +20,8 @@ from muntin.host.daemon import DaemonClient, flight_server, service
 from muntin.host.daemon.address import Address
 from muntin.host.daemon.daemon import Daemon, FlightOptions
 from muntin.host.daemon.definition import Definition
-from muntin.host.daemon.flight_rows import exchange_schema, unwrap, wrap
 from muntin.host.daemon.frames import HEADER, MAGIC, MAX_JSON, VERSION, FrameSocket
-from muntin.host.daemon.rows import Body, cut, decode, encode, encode_within
+from muntin.host.daemon.rows import Body, cut, decode, encode, encode_within, exchange_schema, unwrap, wrap
 from muntin.host.errors import LimitError, MuntinError, ProtocolError, QueryError, UnsupportedError, from_wire
 from muntin.host.keys import kept_types
 from tests.host.daemon.conftest import LEFT, RIGHT, SPEC, TOKEN, batch, expected, open_query, process

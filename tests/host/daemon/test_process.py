@@ -231,7 +231,7 @@ def test_start_does_not_wait_for_ever() -> None:
 
 
 def test_sigterm_finishes_the_request_in_progress(directory: Path) -> None:
-    daemon = run("-m", "muntin.host.cli", "serve", "--device=numpy", f"--socket={directory}/s", "--log-level=error")
+    daemon = run("-m", "muntin", "serve", "--device=numpy", f"--socket={directory}/s", "--log-level=error")
     assert daemon.stdout is not None
     assert daemon.stdout.readline() == f"muntin ready: unix:{directory}/s\n"
     with DaemonClient(f"unix:{directory}/s", timeout=120) as client:
@@ -258,7 +258,7 @@ def test_sigterm_finishes_the_request_in_progress(directory: Path) -> None:
 
 
 def test_second_daemon_at_the_same_socket(private: PrivateDaemon) -> None:
-    command = [sys.executable, "-m", "muntin.host.cli", "serve", "--device=numpy", f"--socket={private.address[5:]}"]
+    command = [sys.executable, "-m", "muntin", "serve", "--device=numpy", f"--socket={private.address[5:]}"]
     second = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=30)
     assert second.returncode == 1
     assert second.stderr.startswith("error: a daemon listens at ")

@@ -5,8 +5,8 @@ import dataclasses
 import numpy as np
 import pytest
 
+from muntin.contract import ParameterError
 from muntin.contract.designs.bisort import BISORT, Parameters
-from muntin.contract.errors import ParameterError
 from muntin.contract.opencl import KERNEL
 from muntin.contract.registers import Command, Operation
 from muntin.host.devices.opencl_device import OpenClDevice, cl

@@ -15,10 +15,10 @@ from muntin.host.fpga.driver import KernelDriver
 from muntin.host.fpga.opencl import open_opencl_model
 from muntin.host.fpga.splitjoin import SplitJoinBoard
 from muntin.host.selftest import selftest
-from muntin.sim.benches.join_cases import cases
-from muntin.sim.benches.order_monitor import check_order
 from muntin.sim.models.splitjoin import SplitJoin
 from muntin.sim.models.splitjoin_kernel import SplitJoinKernelModel
+from tests.hw.benches.join_cases import cases
+from tests.hw.benches.order_monitor import check_order
 from tests.sim.test_splitjoin_kernel_model import results_of, rows_of
 
 TINY = SplitJoinParameters.preset("tiny")

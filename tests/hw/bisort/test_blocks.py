@@ -4,7 +4,7 @@ import functools
 
 import pytest
 
-from muntin.contract.errors import ParameterError
+from muntin.contract import ParameterError
 from muntin.hw.bisort.bound_merger import BoundMerger
 from muntin.hw.bisort.boundary_generator import BoundaryGenerator
 from muntin.hw.bisort.gather import Gather
@@ -58,7 +58,7 @@ def test_against_the_model(build, block, seed):
     run_bench(
         bundle(**BUILDS[build]),
         f"blocks_{build}",
-        f"muntin.sim.benches.{block}",
+        f"tests.hw.benches.{block}",
         seed=seed,
         drawn=True,
         probe_latency=2,

@@ -2,10 +2,10 @@
 
 import pytest
 
-from muntin.contract.errors import ParameterError
+from muntin.contract import ParameterError
 from muntin.hw.bisort.merger import Merger
 from muntin.sim.block_runner import run_bench
-from muntin.sim.meters.merger_meter import MergerMeter
+from tests.hw.meters.merger_meter import MergerMeter
 
 
 @pytest.mark.parametrize(
@@ -22,7 +22,7 @@ def test_against_the_model(width, key_bits, seed):
     run_bench(
         MergerMeter(key_bits=key_bits, width=width),
         f"merger_{width}",
-        "muntin.sim.benches.merger",
+        "tests.hw.benches.merger",
         seed=seed,
         drawn=True,
         width=width,

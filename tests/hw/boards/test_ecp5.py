@@ -26,11 +26,11 @@ from muntin.hw.boards.ecp5_free_rows import keep_rows_free
 from muntin.hw.boards.ecp5_scripts import ecp5_constraints
 from muntin.hw.boards.tools import BuildError, TimingError, run_tool
 from muntin.hw.dram.ecp5_dram import ecp5_dram
-from muntin.hw.ethernet.ecp5_ethernet import PADS_IN, PADS_OUT, ecp5_ethernet
+from muntin.hw.link.ecp5_ethernet import PADS_IN, PADS_OUT, ecp5_ethernet
 from muntin.hw.link.link import Link
 from muntin.hw.link.signatures import DatagramSignature
 from muntin.hw.memory.port_shape import PortShape
-from muntin.sim.linked.models import simulated_dram, simulated_ethernet
+from muntin.sim.board.link_models import simulated_dram, simulated_ethernet
 
 ECPIX5 = build_of("ecpix5")
 ULX3S = build_of("ulx3s")

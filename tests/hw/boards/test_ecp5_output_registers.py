@@ -14,10 +14,10 @@ from amaranth.hdl import Module, Signal
 from amaranth.lib import memory, wiring
 from amaranth.lib.wiring import In, Out
 
+from bench.area.ecp5 import run_yosys
 from muntin.hw.boards.ecp5_output_registers import use_output_registers
-from muntin.hw.report.ecp5 import run_yosys
 from muntin.hw.splitjoin.nested_loop import NO_COLLISION
-from muntin.sim.board.verilator_environment import verilator_environment
+from muntin.sim.board.compile_board import verilator_environment
 
 _BITS, _WORDS = 40, 1024  # three block RAMs, the last of which is not full
 _RAMS = 3

@@ -4,8 +4,8 @@ import dataclasses
 
 import pytest
 
+from muntin.contract import ParameterError
 from muntin.contract.boards import board
-from muntin.contract.errors import ParameterError
 
 LINE = board("ecpix5").ethernet
 

@@ -5,8 +5,8 @@ import json
 
 import pytest
 
+from muntin.contract import UnknownBoardError
 from muntin.contract.boards import BOARDS, board
-from muntin.contract.errors import UnknownBoardError
 from muntin.hw.boards import build as build_module
 from muntin.hw.boards.board_build import BoardBuild
 from muntin.hw.boards.build import REPORT, build, main

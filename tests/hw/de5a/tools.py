@@ -4,7 +4,7 @@ import re
 import subprocess
 from dataclasses import dataclass, field
 
-from muntin.sim.board.verilator_environment import verilator_environment
+from muntin.sim.board.compile_board import verilator_environment
 
 # What Yosys's Verilog is full of, with meanings that the language gives them; ASCRANGE are nets of no bits.
 _USUAL = ("ASCRANGE", "CASEINCOMPLETE", "CMPCONST", "UNSIGNED", "WIDTHEXPAND", "WIDTHTRUNC")

@@ -9,7 +9,7 @@ from amaranth import Module
 from amaranth.lib import wiring
 from amaranth.lib.wiring import Out
 
-from muntin.contract.errors import ParameterError
+from muntin.contract import ParameterError
 from muntin.hw.memory.axi4_signature import Axi4Signature
 from muntin.hw.memory.burst_reader import BurstReader
 from muntin.hw.memory.burst_writer import BurstWriter

@@ -9,10 +9,10 @@ from muntin.contract.designs.splitjoin import RESULT_BYTES, SPLITJOIN, SUMMARY_F
 from muntin.contract.opencl import Request, request
 from muntin.contract.registers import Command, ErrorCode, Operation
 from muntin.host.fpga.splitjoin import JoinRows
-from muntin.sim.benches.join_cases import cases
-from muntin.sim.benches.order_monitor import check_order
 from muntin.sim.models.splitjoin import JoinResult, SplitJoin
 from muntin.sim.stream_bench import settings
+from tests.hw.benches.join_cases import cases
+from tests.hw.benches.order_monitor import check_order
 from tests.hw.opencl.module_bench import ModuleBench
 
 PARAMETERS = SplitJoinParameters(**settings()["parameters"])

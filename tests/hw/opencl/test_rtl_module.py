@@ -7,11 +7,11 @@ import pytest
 pytest.importorskip("amaranth")
 pytest.importorskip("cocotb")
 
+from muntin.contract import ParameterError
 from muntin.contract.designs.bisort import Parameters
 from muntin.contract.designs.splitjoin import SplitJoinParameters
-from muntin.contract.errors import ParameterError
 from muntin.contract.opencl import Request, request
-from muntin.hw.boards.kernel_of import kernel_of
+from muntin.hw.boards.linked_kernel import kernel_of
 from muntin.hw.memory.avalon_writer import AvalonWriter
 from muntin.hw.memory.port_shape import PortShape
 from muntin.hw.opencl.rtl_module import RtlModule

@@ -5,11 +5,11 @@ import json
 
 import pytest
 
+from bench.area.ecp5 import place_and_route, synthesize
+from bench.area.floor_plan import SLOTS, WIDTH, gather_memory, places, plan
+from bench.area.ring import Ring
+from muntin.contract import ParameterError
 from muntin.contract.designs.splitjoin import SplitJoinParameters
-from muntin.contract.errors import ParameterError
-from muntin.hw.report.ecp5 import place_and_route, synthesize
-from muntin.hw.report.floor_plan import SLOTS, WIDTH, gather_memory, places, plan
-from muntin.hw.report.ring import Ring
 from muntin.hw.splitjoin.join_core import JoinCore
 
 TINY = dataclasses.replace(

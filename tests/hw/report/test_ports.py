@@ -6,9 +6,9 @@ pytest.importorskip("amaranth")
 
 from amaranth.back import rtlil
 
+from bench.area.ecp5 import ports
+from bench.area.ring import Ring
 from muntin.contract.designs.splitjoin import SplitJoinParameters
-from muntin.hw.report.ports import ports
-from muntin.hw.report.ring import Ring
 from muntin.hw.splitjoin.join_core import JoinCore
 
 

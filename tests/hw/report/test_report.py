@@ -13,18 +13,18 @@ from amaranth.hdl import Module, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
+from bench.area import __main__ as report
+from bench.area import ecp5
+from bench.area.arria10 import Estimate, estimate, longest_ns, memories, of_cells
+from bench.area.boards import board_lines
+from bench.area.comparison import PAPER_ALMS, joined, losses, paper_text
+from bench.area.designs import ARRIA_10, DESIGNS, ECP5, Design
+from bench.area.ecp5 import Routed
 from muntin.contract.designs.bisort import Parameters
 from muntin.contract.designs.splitjoin import SplitJoinParameters
 from muntin.hw.bisort.merger import Merger
 from muntin.hw.boards.board_build import build_of
 from muntin.hw.boards.tools import BuildError, RoutingError
-from muntin.hw.report import __main__ as report
-from muntin.hw.report import ecp5
-from muntin.hw.report.arria10 import Estimate, estimate, longest_ns, memories, of_cells
-from muntin.hw.report.boards import board_lines
-from muntin.hw.report.comparison import PAPER_ALMS, joined, losses, paper_text
-from muntin.hw.report.designs import ARRIA_10, DESIGNS, ECP5, Design
-from muntin.hw.report.ecp5 import Routed
 
 LINE = {
     "design": "a",

@@ -10,11 +10,11 @@ from cocotbext.axi import AxiLiteBus, AxiLiteMaster, AxiResp
 
 from muntin.contract.designs.splitjoin import SPLITJOIN, Order, SplitJoinParameters
 from muntin.contract.registers import Command, ErrorCode, Operation
-from muntin.sim.benches.join_cases import JoinCase, cases
-from muntin.sim.benches.order_monitor import check_order
 from muntin.sim.models.splitjoin import join_oracle
 from muntin.sim.models.splitjoin_kernel import SplitJoinKernelModel
 from muntin.sim.stream_bench import settings
+from tests.hw.benches.join_cases import JoinCase, cases
+from tests.hw.benches.order_monitor import check_order
 from tests.hw.memory.memory_bench import MemoryBench
 from tests.hw.splitjoin.kernel_join import OFFSETS, JoinCommand, Summary, records, result_bytes, results
 

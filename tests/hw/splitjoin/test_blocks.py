@@ -5,8 +5,8 @@ import functools
 
 import pytest
 
+from muntin.contract import ParameterError
 from muntin.contract.designs.splitjoin import PRESETS, SplitJoinParameters
-from muntin.contract.errors import ParameterError
 from muntin.hw.splitjoin.bisort_window import BisortWindow
 from muntin.hw.splitjoin.join_core import JoinCore
 from muntin.hw.splitjoin.layouts import Side
@@ -58,7 +58,7 @@ def test_against_the_model(block, seed):
     run_bench(
         _bundle(),
         "splitjoin_blocks",
-        f"muntin.sim.benches.{block}",
+        f"tests.hw.benches.{block}",
         seed=seed,
         drawn=True,
         trees={name: dataclasses.asdict(tree) for name, tree in TREES.items()},

@@ -5,9 +5,9 @@ import random
 import pytest
 
 from muntin.contract.designs.splitjoin import Order
-from muntin.sim.benches.join_cases import cases
-from muntin.sim.benches.order_monitor import OrderMonitor
 from muntin.sim.models.splitjoin import SplitJoin, join_oracle
+from tests.hw.benches.join_cases import cases
+from tests.hw.benches.order_monitor import OrderMonitor
 
 
 @pytest.mark.parametrize("cores", [1, 2, 3, 4, 8, 16])

@@ -4,10 +4,10 @@ import dataclasses
 
 import pytest
 
+from bench.hardware.splitjoin_latency import splitjoin_latency
 from muntin.contract.designs.splitjoin import SplitJoinParameters
-from muntin.sim.bench.splitjoin_latency import splitjoin_latency
 from muntin.sim.block_runner import run_bench
-from muntin.sim.meters.splitjoin_meter import SplitJoinMeter
+from tests.hw.meters.splitjoin_meter import SplitJoinMeter
 
 TINY = dataclasses.replace(SplitJoinParameters.preset("tiny"), time_bits=0)
 
@@ -17,7 +17,7 @@ def check(cores: int, lanes: int, rows: int, seed: int, *, count: int, busy: flo
     run_bench(
         SplitJoinMeter(parameters),
         f"splitjoin_meter_{cores}_{lanes}",
-        "muntin.sim.benches.splitjoin_meter",
+        "tests.hw.benches.splitjoin_meter",
         seed=seed,
         parameters=dataclasses.asdict(parameters),
         rows=count,

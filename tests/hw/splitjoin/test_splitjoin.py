@@ -5,8 +5,8 @@ import functools
 
 import pytest
 
+from muntin.contract import ParameterError
 from muntin.contract.designs.splitjoin import Order, SplitJoinParameters
-from muntin.contract.errors import ParameterError
 from muntin.hw.splitjoin.bisort_window import BisortWindow
 from muntin.hw.splitjoin.layouts import Side
 from muntin.hw.splitjoin.nested_loop import NestedLoop
@@ -30,7 +30,7 @@ def check(
     run_bench(
         SplitJoin(parameters, sub_window=sub_window),
         f"splitjoin_{parameters.cores}_{parameters.lanes}_{parameters.fan_out}",
-        "muntin.sim.benches.splitjoin",
+        "tests.hw.benches.splitjoin",
         seed=seed,
         parameters=dataclasses.asdict(parameters),
         count=count,
@@ -65,7 +65,7 @@ def test_joins_in_nearly_full_windows(cores, seed):
     run_bench(
         SplitJoin(parameters),
         f"splitjoin_nearly_full_{cores}",
-        "muntin.sim.benches.splitjoin_nearly_full",
+        "tests.hw.benches.splitjoin_nearly_full",
         seed=seed,
         parameters=dataclasses.asdict(parameters),
     )

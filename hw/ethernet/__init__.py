@@ -1,1 +1,0 @@
-"""Ethernet of boards: LiteEth's UDP core with a physical layer."""

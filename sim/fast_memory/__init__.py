@@ -1,1 +1,0 @@
-"""A memory without DRAM timing, for small tests on simulated boards."""

@@ -1,1 +1,0 @@
-"""DDR3 memories in simulation: LiteDRAM's controller with LiteDRAM's model of the chips."""

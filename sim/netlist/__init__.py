@@ -1,1 +1,0 @@
-"""Designs after synthesis for an ECP5, to be simulated."""
