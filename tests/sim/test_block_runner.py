@@ -68,6 +68,19 @@ def test_what_registers_hold_first_is_drawn(seed, monkeypatch):
         run_bench(Held(False), "never_reset", __name__, seed=seed)
 
 
+def test_the_runtime_is_compiled_once(seed, tmp_path, monkeypatch):
+    """Two blocks take it from one place; no makefile makes it again."""
+    left = []
+    monkeypatch.setattr(block_runner, "BUILD", tmp_path / "blocks")
+    monkeypatch.setattr(block_runner, "_leave", lambda place, *names: left.append({f.name for f in place.iterdir()}))
+    for name in ("first", "second"):
+        run_bench(Store(), name, "tests.hw.benches.colliding_reads", seed=seed)
+    runtime, first, second = left
+    assert "verilated_vpi.o" in runtime
+    assert "Vtop__ALL.o" in first & second
+    assert not [file for file in first | second if file.startswith("verilated")]
+
+
 def test_a_model_is_compiled_once(seed, monkeypatch):
     def run(number):
         return run_bench(Store(), "kept_store", "tests.hw.benches.colliding_reads", seed=seed + number)
