@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from muntin.host.call import Aggregates
+from muntin.host.call import Aggregates, distinct
 from muntin.host.sides import Side
 
 _INT64 = np.iinfo(np.int64)
@@ -63,7 +63,7 @@ def merged_aggregates(
         Of each fold that is of one row, which other one, of ranked rows, tells it: the part with the least counts.
     """
     if rows is None:
-        rows = parts[0].probing if len(parts) == 1 else np.unique(np.concatenate([part.probing for part in parts]))
+        rows = parts[0].probing if len(parts) == 1 else distinct(np.concatenate([part.probing for part in parts]))
     if len(parts) == 1 and np.array_equal(rows, parts[0].probing):
         return parts[0]
     order = np.argsort(rows, kind="stable")

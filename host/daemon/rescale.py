@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from muntin.host.call import distinct
 from muntin.host.daemon.windows import Windows, query_place, windows_below
 from muntin.host.engine.routes import RoutePlanner, RoutingTable, no_counts
 from muntin.host.engine.row_log import empty_table, picked
@@ -499,7 +500,7 @@ def _write(
                 else:
                     end[side] = arrived[window][side] = before["arrived"][side] + len(chosen)
                 if side in tracked:
-                    for at in np.unique(call.origins[side][0]):
+                    for at in distinct(call.origins[side][0]):
                         own = call.origins[side][0][chosen] == at
                         moved[at, side].put(call.origins[side][1][chosen][own], window, numbers[own])
             values: dict[str, Any] | None = None
@@ -516,7 +517,7 @@ def _write(
                 for side in set(tracked) & set(of_sides):
                     matched[side].append(moved[at, side].get(of_sides[side], window))
             begun = writer.begin(call.batch, tables, definition, before, end, whole=values)
-            writer.commit(begun, {side: np.unique(np.concatenate(known)) for side, known in matched.items()})
+            writer.commit(begun, {side: distinct(np.concatenate(known)) for side, known in matched.items()})
         done.calls += 1
         done.rows += sum(map(len, call.tables.values()))
         if progress is not None:

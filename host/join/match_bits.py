@@ -6,7 +6,7 @@ import collections
 
 import numpy as np
 
-from muntin.host.call import Batch
+from muntin.host.call import Batch, distinct
 
 MERGE_FACTOR = 4  # a run of times is merged into its elder while that is less than this many times larger
 
@@ -73,7 +73,7 @@ class MatchBits:
     def match(self, rows: np.ndarray) -> None:
         """Rows of these numbers, int64, in any order and repeated or not, have met a partner."""
         if self.followed is not None:
-            self.followed.append(np.unique(rows[self._waiting(rows)]))
+            self.followed.append(distinct(rows[self._waiting(rows)]))
         self._waits.put(self._known(rows), False)
 
     def match_first(self, rows: np.ndarray) -> np.ndarray:
@@ -81,7 +81,7 @@ class MatchBits:
         entries = np.flatnonzero(self._waiting(rows))
         rows = rows[entries]
         if self.followed is not None:
-            self.followed.append(np.unique(rows))
+            self.followed.append(distinct(rows))
         if not len(rows):
             return entries
         self._waits.put(rows, False)

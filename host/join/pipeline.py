@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from muntin.host.call import Call, Found, Want
+from muntin.host.call import Call, Found, Want, distinct
 from muntin.host.engine.as_of_engine import SlotLog
 from muntin.host.engine.engine import Engine, Held
 from muntin.host.engine.routes import RoutingTable
@@ -301,7 +301,7 @@ class Pipeline:
     def _matched(self) -> Sides[np.ndarray]:
         matched = {}
         for side, bits in self._output.bits.items():
-            matched[side] = np.unique(np.concatenate([np.zeros(0, np.int64), *(bits.followed or ())]))
+            matched[side] = distinct(np.concatenate([np.zeros(0, np.int64), *(bits.followed or ())]))
             bits.followed = []
         return matched
 
@@ -358,7 +358,7 @@ class Pipeline:
             if spec.prevailing and (side == "right" or not spec.closing or spec.self_join):
                 held = [self._held[role] for role in self.plan.roles[side]]
                 firsts = (of.first for of in held if of.first is not None)
-                few = np.unique(np.concatenate([of.beyond for of in held]))
+                few = distinct(np.concatenate([of.beyond for of in held]))
                 log.thin(few, min(firsts, default=self.sequencer.arrived[side]))
         self._reserve_rows(0)
         self.sequencer.condition.forget(stored)
