@@ -650,7 +650,7 @@ def test_serve_refuses_what_does_not_go_together() -> None:
 def test_closed_pipe_is_no_error_to_tell(tmp_path: Path, kind: str, on: str) -> None:
     """A reader that has seen enough, as `head` has: the small result too, which is written at the end."""
     file = write(pa.table({"a": list(range(300))}), tmp_path / "a.csv")
-    command = [sys.executable, "-m", "muntin.host.cli", "join", file, file, "--on", on, "--output-format", kind]
+    command = [sys.executable, "-m", "muntin", "join", file, file, "--on", on, "--output-format", kind]
     reading, writing = os.pipe()
     os.close(reading)
     told = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, text=True, cwd=ROOT, timeout=60)
@@ -768,7 +768,7 @@ def test_sigterm_leaves_no_half_output(files: tuple[Path, Path], tmp_path: Path)
     command = [
         sys.executable,
         "-m",
-        "muntin.host.cli",
+        "muntin",
         "join",
         str(files[0]),
         str(tmp_path / "right.parquet"),
