@@ -33,7 +33,7 @@ def _emit_memory(emitter: Any, index: int, cell: Any) -> None:
 
     Amaranth 0.5 makes objects for each bit of it, two thirds of the time of a kernel's conversion.
     """
-    data = "".join(f"{row & (1 << cell.width) - 1:0{cell.width}b}" for row in reversed(cell.init))
+    data = "".join(f"{row & (1 << cell.width) - 1:0{cell.width}b}" for row in reversed(cell.init)) if cell.width else ""
     emitter.builder.cell(
         "$meminit_v2",
         ports={

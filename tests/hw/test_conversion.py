@@ -35,3 +35,9 @@ def test_memories_are_written_as_amaranth_writes_them(monkeypatch, width, init, 
     monkeypatch.setattr(rtlil.ModuleEmitter, "emit_memory", conversion.emit_memory_by_bits)
     assert ours == conversion.to_rtlil(Store(width, init, depth), "top")
     assert verilog == conversion.to_verilog(Store(width, init, depth), "top")
+
+
+def test_a_memory_of_no_bits(monkeypatch):
+    ours = conversion.to_rtlil(Store(0, [], 4), "top")
+    monkeypatch.setattr(rtlil.ModuleEmitter, "emit_memory", conversion.emit_memory_by_bits)
+    assert ours == conversion.to_rtlil(Store(0, [], 4), "top")
