@@ -18,7 +18,7 @@ from migen import If, Module, Signal
 from muntin.hw.dram.dram_settings import DramCore, DramSettings
 from muntin.hw.dram.start_description import start_description
 
-_CHANNELS = {
+CHANNELS = {
     "aw": ("addr", "burst", "len", "size", "id"),
     "w": ("data", "strb", "last"),
     "b": ("resp", "id"),
@@ -108,7 +108,7 @@ def litedram_channel(
             w_buffer_depth=settings.write_buffer if own else _LINK_BUFFER,
             r_buffer_depth=settings.read_buffer if own else _LINK_BUFFER,
         )
-        for channel, fields in _CHANNELS.items():
+        for channel, fields in CHANNELS.items():
             endpoint = getattr(axi, channel)
             for field in ("valid", "ready", *fields):
                 signal = getattr(endpoint, field)

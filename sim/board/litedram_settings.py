@@ -4,15 +4,8 @@ import re
 from dataclasses import dataclass
 
 from muntin.contract import ParameterError
+from muntin.hw.dram.litedram_channel import CHANNELS
 from muntin.sim.board.memories import MemoryCore
-
-_CHANNELS = {
-    "aw": ("addr", "burst", "len", "size", "id"),
-    "w": ("data", "strb", "last"),
-    "b": ("resp", "id"),
-    "ar": ("addr", "burst", "len", "size", "id"),
-    "r": ("data", "resp", "last", "id"),
-}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,7 +129,7 @@ def _controller(settings: LitedramSettings, name: str) -> MemoryCore:
         top.submodules += LiteDRAMAXI2Native(
             axi, native, w_buffer_depth=settings.write_buffer, r_buffer_depth=settings.read_buffer
         )
-        for channel, fields in _CHANNELS.items():
+        for channel, fields in CHANNELS.items():
             endpoint = getattr(axi, channel)
             for field in ("valid", "ready", *fields):
                 signal = getattr(endpoint, field)
