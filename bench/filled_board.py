@@ -31,7 +31,7 @@ class FilledBoard:
     def hand_over(self) -> None:
         """Copies the model's memory to the board, and goes on with that.
 
-        The board has no index on chip, so whoever drives it must load all of them anew.
+        The board has no index on chip, so whoever drives it must load all of them again.
 
         Raises
         ------

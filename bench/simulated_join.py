@@ -73,7 +73,7 @@ class CountingLink:
     def wait(self) -> None:
         """As the board's."""
         self._link.wait()
-        # Commands of several kinds that were pushed together cannot be told apart.
+        # Commands of several kinds that were pushed together cannot be distinguished.
         cost = self.costs.setdefault("+".join(sorted(self._operations)), dict.fromkeys(_COUNTED, 0))
         for name in _COUNTED:
             low, high = self._link.read_registers([_OFFSETS[f"{name.upper()}_{end}"] for end in ("LOW", "HIGH")])

@@ -72,7 +72,7 @@ class Status(enum.IntEnum):
 
 
 STATUS_TEXT: dict[Status, str] = {
-    Status.SESSION: "the board knows of no such session: it was reset or loaded anew, or another program has opened it",
+    Status.SESSION: "the board knows of no such session: it was reset or loaded, or another program has opened it",
     Status.UNKNOWN: "the board does not know that request",
     Status.BUS: "the bus answered with an error",
     Status.SILENT: "the bus did not answer",

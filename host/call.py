@@ -302,7 +302,7 @@ class RunEvents:
 
 
 RUNS_OF_EVENT = (1, 3, 2, 1)
-"""How many of an event's numbers, the first ones, are of runs."""
+"""How many of an event's numbers, the first ones, name runs."""
 
 Found = Pairs | OrderedPairs | Punctuation | Counts | Ranges | RunEvents | Aggregates
 

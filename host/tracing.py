@@ -192,7 +192,7 @@ def carried(code: Callable[[], _Item]) -> Callable[[], _Item]:
 
 
 def failed(error: BaseException) -> None:
-    """Note an error, which is told to a client, in the current span."""
+    """Note an error, which is sent to a client, in the current span."""
     if _tracer is not None:
         from opentelemetry import trace
 

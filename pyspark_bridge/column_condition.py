@@ -53,8 +53,8 @@ class ColumnCondition(ComputedColumns):
         self._left, self._right, self._one = left, right, one
         if one and len({self._alias(left), self._alias(right)} - {None}) < 2:
             raise PredicateError(
-                "both sides are one DataFrame, and a Column does not say which of them it is of: give them aliases, "
-                "such as df.alias('a') and df.alias('b'), and write F.col('a.x') == F.col('b.x')"
+                "both sides are one DataFrame, and a Column does not say which of them it belongs to: give them "
+                "aliases, such as df.alias('a') and df.alias('b'), and write F.col('a.x') == F.col('b.x')"
             )
         try:
             tree = self._tree(condition)
@@ -173,7 +173,7 @@ class ColumnCondition(ComputedColumns):
 
     def _sums(self, expression: Expression) -> tuple[Expression, Expression] | None:
         """What a comparison or a difference of integers has of the left side, and of the right with its sign turned,
-        where several terms are of one side; None for others."""
+        where several terms come from one side; None for others."""
         if expression.columns() < 3 or len(expression.sides()) < 2 or expression.kind == "<=>":
             return None  # a NULL term makes its own operand NULL, and may not cross to the other one
         terms: dict[str, list[tuple[int, Expression]]] = {"left": [], "right": [], "": []}

@@ -64,7 +64,7 @@ class Sides:
         """The join without the columns that its result does not show."""
         if spec.form != "rows":
             if self.keys and spec.select is not None:
-                raise UnsupportedError(f"select= is of form='rows', not {spec.form!r}")
+                raise UnsupportedError(f"select= needs form='rows', not {spec.form!r}")
             return spec
         plain = dataclasses.replace(spec, select=None)
         made = plain.output_columns(left, right)

@@ -448,7 +448,7 @@ def _of_operands(message: Any, operands: list[Any]) -> Any:
 
 
 def _free(message: Any) -> Any:
-    """An expression whose names are of any frame."""
+    """An expression whose names may belong to any frame."""
     made = type(message)()
     made.CopyFrom(message)
     waiting = [made]

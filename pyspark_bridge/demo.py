@@ -111,7 +111,7 @@ def main(
     rows = rows or (4_000 if simulated else 200_000 if cluster else 600_000)
     batch_rows = batch_rows or (1_000 if simulated else 20_000 if cluster else 300_000)
     band = Band("limit", "price", -2, 3)
-    # Equal sizes make the partitions; the band is wider, as fewer pairs are of one size.
+    # Equal sizes make the partitions; the band is wider, as fewer pairs have one size.
     default = AllOf(Compare("quantity", "=", "size"), Band("limit", "price", -1000, 1500)) if cluster else band
     folder = keep or Path(tempfile.mkdtemp(prefix="muntin-demo-"))
     try:

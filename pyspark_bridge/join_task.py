@@ -297,7 +297,7 @@ class JoinTask:
         )
 
     def fetch(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield the matches of one partition, once it was told of all that was sent.
+        """Yield the matches of one partition, once it has seen all that was sent.
 
         Every task has every partition join the batch: Spark may ask for one partition's result alone. Raises as `run`.
         """

@@ -212,7 +212,7 @@ class JoinListener(StreamingQueryListener):
     Attributes
     ----------
     recent : tuple of BatchProgress
-        The newest hundred, in the order in which Spark told of them.
+        The newest hundred, in the order in which Spark reported them.
     """
 
     def __init__(self, spark: SparkSession, callback: Callable[[BatchProgress], None] | None = None):
@@ -231,8 +231,8 @@ class JoinListener(StreamingQueryListener):
             return tuple(self._recent)
 
     def of(self, progress: Any, timeout: float = 30.0) -> BatchProgress:
-        """Beside a progress that Spark has told elsewhere, such as a query's `lastProgress`: Spark tells listeners of
-        it a little later. Raises TimeoutError after `timeout` seconds."""
+        """Beside a progress that Spark has reported elsewhere, such as a query's `lastProgress`: Spark calls listeners
+        a little later. Raises TimeoutError after `timeout` seconds."""
         found: list[BatchProgress] = []
 
         def heard() -> bool:
@@ -242,7 +242,9 @@ class JoinListener(StreamingQueryListener):
         with self._changed:
             if not self._changed.wait_for(heard, timeout):
                 query, batch = batch_of(progress)
-                raise TimeoutError(f"Spark has not told of micro-batch {batch} of query {query} in {timeout:g} seconds")
+                raise TimeoutError(
+                    f"Spark has not reported micro-batch {batch} of query {query} in {timeout:g} seconds"
+                )
         return found[-1]
 
     def __iter__(self) -> Iterator[BatchProgress]:

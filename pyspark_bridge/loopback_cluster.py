@@ -129,7 +129,7 @@ def _end(processes: list[subprocess.Popen[bytes]]) -> None:
     while processes:  # workers before the master
         process = processes.pop()
         try:
-            os.killpg(process.pid, signal.SIGKILL)  # executors are of their worker's group
+            os.killpg(process.pid, signal.SIGKILL)  # executors belong to their worker's group
         except ProcessLookupError:
             continue
         finally:

@@ -143,7 +143,7 @@ class _QueryWatcher(StreamingQueryListener):
 
     def _end_unused(self, ended: str | None = None) -> None:
         spark = self._spark()
-        # Spark may list a run for some time after it told of its end.
+        # Spark may list a run for some time after it reported its end.
         active = {str(query.runId) for query in spark.streams.active} - {ended} if spark is not None else set()
         if not active <= self._ran:
             # A query that has not run yet may be about to use any of them; its first progress comes back

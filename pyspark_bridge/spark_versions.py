@@ -54,7 +54,7 @@ def listens_here(spark: Any) -> bool:
 
 def batch_of(progress: Any) -> tuple[str, int]:
     """The id of a progress's streaming query, and the number of its micro-batch. What queries give is a dict before
-    4.0; what listeners are told has attributes in all versions."""
+    4.0; what listeners receive has attributes in all versions."""
     if isinstance(progress, dict):
         return str(progress["id"]), int(progress["batchId"])
     return str(progress.id), int(progress.batchId)

@@ -49,14 +49,14 @@ def watermark_of(left: DataFrame, right: DataFrame, times: object, lag: int, idl
     """
     if not isinstance(times, (Within, AsOf)):  # JoinSpec says what is wrong with anything else
         if idle_after is not None:
-            raise WindowError(f"idle_after={idle_after!r} is of a watermark, and only time windows (within=) have one")
+            raise WindowError(f"idle_after={idle_after!r} needs a watermark, and only time windows (within=) have one")
         return None
     columns = {"left": times.left_time, "right": times.right_time}
     delays = {side: _delay(frame, columns[side], side) for side, frame in zip(SIDES, (left, right), strict=True)}
     if not any(delays.values()):
         if idle_after is not None:
             raise WindowError(
-                f"idle_after={idle_after!r} is of a watermark: give both sides withWatermark, on "
+                f"idle_after={idle_after!r} needs a watermark: give both sides withWatermark, on "
                 f"{columns['left']!r} and {columns['right']!r}"
             )
         return None

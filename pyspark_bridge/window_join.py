@@ -529,7 +529,7 @@ def _placed(
     for name, value, plain in (("order", spec.order, "none"), ("form", form, "rows")):
         if value != plain:
             raise UnsupportedError(
-                f"{name}={value!r} is of one window, not of partitions={count}: leave one of them out"
+                f"{name}={value!r} is for one window, not for partitions={count}: leave one of them out"
             )
     if spec.counted and not streaming:
         raise UnsupportedError(
@@ -552,7 +552,7 @@ def _placed(
             )
         if partitions.width is not None:
             raise UnsupportedError(
-                f"width={partitions.width!r} is of partitions by ranges or subwindows, not by equality: leave it out"
+                f"width={partitions.width!r} is for partitions by ranges or subwindows, not by equality: leave it out"
             )
         return spec, Partitions(count, "equality")
     if spec.prevailing:

@@ -34,7 +34,7 @@ def colliding_reads(text: str) -> str:
     Raises
     ------
     ValueError
-        If a memory is read by clock and it cannot be told how it is written; it names the memory.
+        If a memory is read by clock and its write clock is not known; it names the memory.
     """
     return "".join(_module(part) for part in re.split(r"(?<=^endmodule\n)", text, flags=re.M))
 

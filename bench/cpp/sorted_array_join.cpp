@@ -43,7 +43,7 @@ double now() {
   return duration<double>(steady_clock::now().time_since_epoch()).count();
 }
 
-// Grows without initialising or keeping its contents unless told to.
+// Grows without initialising or keeping its contents unless asked to.
 template <class T>
 class Buffer {
  public:

@@ -120,7 +120,7 @@ class Elements:
     """SPO-Join's processing elements: each takes in turn a sub-interval of the slide, and makes a run of it.
 
     Every probe carries its limits, so that an element never joins an expired row, and none drops a row that may be met,
-    whatever it knows of the other elements. What it knows decides how long it holds rows that are of no use.
+    whatever it knows of the other elements. What it knows decides how long it holds rows that can match nothing.
 
     Source: SPO-Join (Aslam, Beedkar and Simonini), sections 3.3 and 4.2.
 
@@ -168,7 +168,7 @@ class Elements:
             element.run = self._in_step_with(element.run)
 
     def _in_step_with(self, run: Callable[[Call], Iterator[Found]]) -> Callable[[Call], Iterator[Found]]:
-        """An element's `run` that is told less than has arrived, so that it keeps rows for longer. Its own rows it
+        """An element's `run` that learns of less than has arrived, so that it keeps rows for longer. Its own rows it
         always knows."""
 
         def told(call: Call) -> Iterator[Found]:

@@ -37,7 +37,7 @@ def steps_of(kind: dict[str, Any], window: int, seconds: float) -> dict[str, flo
     """Nanoseconds that each step takes of a row: insert, delete, search, scan, merge.
 
     Each is the difference of two runs: rows that are stored in a window that has room for them; in one from which as
-    many expire; that probe and match nothing; and that match two rows. A merge is told by the blocks it falls into.
+    many expire; that probe and match nothing; and that match two rows. A merge shows in the blocks it falls into.
     """
     block = max(window // 64, 32)
     even: Keys = lambda rng, count: uniform(rng, count) & ~1  # noqa: E731 (no key is one more than another)

@@ -182,7 +182,7 @@ def _expired(run: FullElements) -> tuple[int, int]:
 
 
 def fig_19(scale: Scale) -> Figure:
-    """Expired rows that elements hold, by how they learn of the window; and what comes of them."""
+    """Expired rows that elements hold, by how they learn of the window; and what they cost."""
     found, told, false = [], [], 0
     for slide in (400, 800) if scale.quick else [slide >> scale.smaller for slide in (5000, 10_000, 20_000)]:
         for in_step, name in (("replaced", "replaced runs"), ("counts", "counts, to all"), ("cache", "cache")):

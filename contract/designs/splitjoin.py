@@ -87,7 +87,7 @@ class SplitJoinParameters(MemoryPort):
         self._at_least(2, "fan_out", "fan_in", "result_rows")
         self._at_least(0, "depth", "bounds")
         super().__post_init__()
-        for name in ("probe_rows", "result_rows"):  # rows under way are told apart by 16 bits
+        for name in ("probe_rows", "result_rows"):  # 16 bits distinguish the rows under way
             if getattr(self, name) > 1024:
                 raise ParameterError(f"{name} must be at most 1024, not {getattr(self, name)}")
         self._one_of("lanes", (1, 2, 4, 8))
@@ -265,7 +265,9 @@ ROW_FLAGS: tuple[Field, ...] = (
     Field("null", 1, 1, "The row matches nothing, though it takes its place in the window."),
     Field("mark", 2, 1, "No row, but the promise that no later row of its stream has an earlier time."),
     Field("again", 3, 1, "The row before it once more, with other bounds: it probes, and is not stored again."),
-    Field("more", 4, 1, "For order 1: no punctuation behind its results; the next row of its stream is of its group."),
+    Field(
+        "more", 4, 1, "For order 1: no punctuation behind its results; the next row of its stream belongs to its group."
+    ),
 )
 """The second word of a row."""
 
@@ -287,7 +289,7 @@ SUMMARY_FIELDS: tuple[tuple[Field, ...], ...] = (
     (Field("rows", 0, 32, "Rows taken."),),
     (Field("results", 0, 32, "Results written."),),
     (
-        Field("drained", 0, 1, "Nothing is under way any more: all that came of the rows is in memory."),
+        Field("drained", 0, 1, "Nothing is under way any more: all results of the rows are in memory."),
         Field("overflow", 1, 1, "A time window did not fit: pairs are missing."),
         Field("incomplete", 2, 1, "A core is dead: its pairs are missing."),
         Field("core", 16, 16, "The first core that died."),
@@ -400,7 +402,7 @@ def _setting_registers() -> tuple[Register, ...]:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class JoinSettings:
-    """What a kernel is told before a join: the values of its settings. All are held constant while it is not idle.
+    """What the host sets before a join. All are held constant while it is not idle.
 
     Predicate and time window are bands on the right row minus the left one, ``low <= right - left <= high``. Both
     bounds are one bit wider than what they bound, and signed: the least value leaves the lower bound open, the greatest

@@ -32,7 +32,7 @@ class Fold:
     row_bytes : int
         Of a row in a run, with what the run has beside the values themselves.
     merge : callable
-        From a number of rows, the places among them that each part is of, and what each part has there: that of all
+        From a number of rows, the places among them that each part has, and its values there: that of all
         parts.
     """
 
@@ -60,7 +60,8 @@ def merged_aggregates(
         The rows of the result, ascending or not, those of the parts and others; by default those of the parts,
         ascending.
     ranks : sequence of int or None, optional
-        Of each fold that is of one row, which other one, of ranked rows, tells it: the part with the least counts.
+        For each fold that takes its value from one row, which other fold, of ranked rows, decides it: the part with the
+        least counts.
     """
     if rows is None:
         rows = parts[0].probing if len(parts) == 1 else distinct(np.concatenate([part.probing for part in parts]))

@@ -206,7 +206,7 @@ class AggregatePlan:
             kinds = self._sides(aggregate)
             self._kinds.append(kinds)
             types = {side: result_type(aggregate, own) for side, own in kinds.items()}
-            # NULL is of the other side's type too.
+            # NULL takes the other side's type too.
             types = {side: kind for side, kind in types.items() if not _is_null(kinds[side])} or types
             first, *others = types.values()
             if any(not kind.equals(first) for kind in others):
@@ -237,7 +237,7 @@ class AggregatePlan:
 
     @property
     def ranks(self) -> Sides[list[int | None]]:
-        """Of each of `found` that is of one row, before a window, which of them tells it."""
+        """Of each of `found` that takes its value from one row, before a window, which of them tells it."""
         return {
             side: [found.index(each._replace(kept=_NEWEST)) if each.earlier else None for each in found]
             for side, found in self._found.items()

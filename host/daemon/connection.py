@@ -24,7 +24,7 @@ class Connection:
     """Answers one client until it closes, misbehaves or falls silent.
 
     An error in a frame, or while rows are coming, is answered and ends this connection, because what follows
-    on it cannot be told apart; an error in a request that has not begun to send rows leaves the connection
+    on it cannot be distinguished; an error in a request that has not begun to send rows leaves the connection
     usable.
 
     Attributes
@@ -143,5 +143,5 @@ class Connection:
             until = time.monotonic() + LINGER_SECONDS
             while time.monotonic() < until and self._socket.recv(1 << 16):
                 pass
-        except OSError:  # the client is gone, and was told what could be told
+        except OSError:  # the client is gone, and was sent what could be sent
             return

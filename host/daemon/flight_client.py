@@ -107,7 +107,7 @@ class FlightClient:
         try:
             return self._exchange(message, rows, schema, closing)
         except BaseException:
-            # Perhaps the query was closed and opened anew with other columns: ask again next time.
+            # Perhaps the query was closed and opened again with other columns: ask again next time.
             self._schemas.pop(message["query"], None)
             raise
 

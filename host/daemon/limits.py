@@ -35,7 +35,7 @@ class Limits:
     idle_timeout : float
         Seconds without a byte after which a connection is closed, and its stage discarded.
     grace : float
-        Seconds that requests in progress get to finish when the daemon is told to stop.
+        Seconds that requests in progress get to finish when the daemon is asked to stop.
 
     Raises
     ------

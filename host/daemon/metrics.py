@@ -34,7 +34,7 @@ from muntin.host.sides import SIDES
 
 _PAGE = Path(__file__).with_name("status.html")
 #: By their names without "muntin_query_": the field of a query's status that each shows, and what it is. Where there
-#: are two, they are of the left and the right side. Counters end in "_total" where they are shown.
+#: are two, they belong to the left and the right side. Counters end in "_total" where they are shown.
 COUNTERS = {
     "requests": (("requests",), "Requests begun."),
     "repeated_requests": (("repeats",), "Requests answered with a result that was kept."),

@@ -75,7 +75,7 @@ class AwaitedDaemon:
     """A daemon that is started by its first client: until then there is a socket, and no process.
 
     A thread waits at the socket, starts the daemon, and hands the socket over with the clients that wait there. Where
-    the daemon does not start, each client is told why.
+    the daemon does not start, each client gets the reason.
 
     Parameters
     ----------

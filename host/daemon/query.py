@@ -100,7 +100,7 @@ class Request:
 
     @property
     def answer(self) -> dict[str, Any]:
-        """What the client is told before it sends rows: whether they are wanted, and else what they must be."""
+        """The answer to a client before it sends rows: whether they are wanted, and else what they must be."""
         answer: dict[str, Any] = {"rows_wanted": self.kept is None, "max_message": self.query.limits.max_message}
         if self.kept is not None and not self.parts:
             answer["content"] = self.query.content(self.batch)

@@ -214,7 +214,7 @@ class _Call:
     origins : dict of str to (ndarray of int64, ndarray of int64)
         For each row of a side the partition that it was taken from, and its arrival number there.
     matched : list of (int, dict of str to ndarray of int64)
-        What partitions have told of rows that matched.
+        The rows that partitions have reported as matched.
     """
 
     batch: int
@@ -298,7 +298,7 @@ class _Calls:
 
     def __iter__(self) -> Iterator[_Call]:
         batches = sorted({batch for records in self._records for batch in records})
-        if self.spec.counted:  # a call that one of them has let go is useless in all
+        if self.spec.counted:  # a call that one of them has expired is of no use in all
             first = max(min(records, default=self.newest) for records in self._records)
             batches = batches[batches.index(first) :]
         for batch in batches:
@@ -408,7 +408,7 @@ def _placement(spec: JoinSpec, schemas: Sides[pa.Schema], partitions: Partitions
     else:
         placement = open_placement(spec, schemas["left"], schemas["right"], partitions, name)
     if name is not None and placement.name != name:
-        raise StateError(f"windows of rows that went by {name!r} are of another version, which went by other names")
+        raise StateError(f"the windows of {name!r} were written by another version, which divided rows by other names")
     return placement
 
 

@@ -232,7 +232,7 @@ class PassingResult:
 
 
 def internal_error(error: Exception) -> DaemonError:
-    """What a client is told where the daemon itself failed."""
+    """The error that a client gets where the daemon itself failed."""
     return DaemonError(f"the daemon failed ({type(error).__name__}: {error}); its log has the details")
 
 

@@ -266,7 +266,7 @@ class _Memory:
             if self._freed:
                 raise DeviceError(f"a window on device {self._device.info.name} was closed, and is used again")
             self._held.append(arguments)
-            self._held.append(command(self._device.queue, *arguments, **options))  # an event that is let go waits
+            self._held.append(command(self._device.queue, *arguments, **options))  # an event that is released waits
             if len(self._held) > MAX_HELD:
                 self.settle()
 

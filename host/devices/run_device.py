@@ -28,7 +28,7 @@ class RunDevice(Device):
         index = super().index(chosen, engine)
         if isinstance(index, BiSort) and index.own_subwindows:
             raise UnsupportedError(
-                f"device {self.info.name} keeps BI-Sort as runs: partitions and subwindow_rows are of device 'cpu'"
+                f"device {self.info.name} keeps BI-Sort as runs: partitions and subwindow_rows are for 'cpu' alone"
             )
         return index
 

@@ -109,9 +109,7 @@ def _stride(stride: int | str | None, time_unit: Fraction | None) -> int | None:
             )
         return stride
     if time_unit is None:
-        raise WindowError(
-            f"stride={stride!r} is a duration, but the window is of rows or of integer times: give an integer"
-        )
+        raise WindowError(f"stride={stride!r} is a duration, but the window has rows or integer times: give an integer")
     return max(1, math.ceil(nanoseconds(stride) / time_unit))
 
 
@@ -141,7 +139,7 @@ class NativeEngine(Engine):
     CapacityError
         If the windows do not fit the device.
     WindowError
-        If the stride of slices is of another unit than the window.
+        If the stride of slices has another unit than the window.
     """
 
     def __init__(

@@ -188,7 +188,7 @@ class PartitionedEngine(Engine):
         for at, own in enumerate(of_parts):
             for side in SIDES:
                 for kind, *numbers in own[side]:
-                    runs = RUNS_OF_EVENT[kind]  # which of its numbers are of runs
+                    runs = RUNS_OF_EVENT[kind]  # which of its numbers name runs
                     events[side].append([kind, *(n * count + at if i < runs else n for i, n in enumerate(numbers))])
         placed: dict[str, list[list[int]]] = {}
         for side in SIDES:

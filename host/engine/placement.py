@@ -52,7 +52,7 @@ def mixed(values: np.ndarray) -> np.ndarray:
 
 
 class Coordinates(abc.ABC):
-    """What ranges are of.
+    """What is divided into ranges.
 
     Attributes
     ----------
@@ -191,7 +191,7 @@ class Planner:
         return self._plan
 
     def serves(self, side: Side) -> bool:
-        """Whether ranges are of use for new subwindows of a side."""
+        """Whether ranges are useful for new subwindows of a side."""
         return self._strikes[side] < 2 and self._reach <= WIDE * self._count
 
     @property

@@ -21,7 +21,7 @@ _ADVICE: dict[ErrorCode, str] = {
     ErrorCode.MEMORY_ERROR: "check the board's memory",
     ErrorCode.DECODE_ERROR: "check that the link's memory_bytes is what the board has",
     ErrorCode.TIMEOUT: "check the board's memory and clock",
-    ErrorCode.UNKNOWN_OPERATION: "build the kernel anew from the sources that this driver is of",
+    ErrorCode.UNKNOWN_OPERATION: "build the kernel again, from the sources of this driver",
 }
 _T = TypeVar("_T")
 
@@ -125,7 +125,7 @@ class KernelDriver:
     """Pushes commands, waits for them, and turns what goes wrong into errors. Not for several threads at once.
 
     The kernel is reset. After the first error every method raises that error again, as what the queue, the index and
-    the insertion buffer hold is not known any more: open the device anew.
+    the insertion buffer hold is not known any more: open the device again.
 
     Parameters
     ----------

@@ -83,7 +83,7 @@ class LinkClient:
         self.repeated = 0
 
     def open(self) -> None:
-        """Begins a session: whatever program asked the board before has to begin anew.
+        """Begins a session: whatever program asked the board before has to begin again.
 
         Raises
         ------
@@ -94,7 +94,7 @@ class LinkClient:
         (magic,) = self._ask(Request.OPEN, expected=1)
         if magic != MAGIC:
             raise LinkRefusedError(
-                f"{self._port.path}: the board's link is of another version: it says {magic:#010x}, not {MAGIC:#010x}: "
+                f"{self._port.path}: the board's link has another version: it says {magic:#010x}, not {MAGIC:#010x}: "
                 "load a bitstream of this version"
             )
 

@@ -84,8 +84,8 @@ class OpenClBoard:
             self._free = weakref.finalize(self, _give_back, self._queue, os.getpid(), context, self._memories)
             if self._kernel.num_args != ports + 4:
                 raise DeviceError(
-                    f"the OpenCL kernel {KERNEL} takes {self._kernel.num_args} arguments, not {ports + 4}: it is of "
-                    "another version, or built for another number of memory channels"
+                    f"the OpenCL kernel {KERNEL} takes {self._kernel.num_args} arguments, not {ports + 4}: it was "
+                    "built from another version, or for another number of memory channels"
                 )
             if device.max_mem_alloc_size < self._channel_bytes:
                 raise DeviceError(

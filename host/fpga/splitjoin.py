@@ -95,7 +95,7 @@ class JoinRows:
 
 @dataclasses.dataclass(frozen=True)
 class Joined:
-    """What came of some rows.
+    """The results of some rows, and whether any are missing.
 
     Attributes
     ----------
@@ -164,7 +164,7 @@ class SplitJoinBoard:
         self._driver.run([Command(operation=Operation.CLEAR)])
 
     def join(self, rows: JoinRows) -> Joined:
-        """Joins rows, and returns when all that came of them was read back.
+        """Joins rows, and returns when all their results were read back.
 
         Raises
         ------

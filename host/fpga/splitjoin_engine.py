@@ -102,7 +102,7 @@ class SplitJoinEngine(Engine):
             self._group = self.spec.every  # rows of both streams
         self._check_windows()
         settings = self._settings(key_bits)
-        self._next = dict.fromkeys(SIDES, 0)  # number of the next row of each stream, as the device is told
+        self._next = dict.fromkeys(SIDES, 0)  # number of the next row of each stream, as the device gets it
         self._held = {side: HeldRows(p.cores, p.rows) for side in SIDES if spec.within is not None}
         self._marks: list[JoinRows] = []
         self._core: int | None = None
@@ -300,7 +300,7 @@ class SplitJoinEngine(Engine):
 
     def _goes_on(self, rows: JoinRows, place: np.ndarray) -> np.ndarray:
         """Which rows of a step are followed by one of their stream in the same group of so many rows of both streams;
-        all that a row sends is of its group. Bool, shape (n,)."""
+        all that a row sends belongs to its group. Bool, shape (n,)."""
         more = np.zeros(len(rows), np.bool_)
         for at in range(len(SIDES)):
             own = np.flatnonzero((rows.side == at) & ~rows.mark)

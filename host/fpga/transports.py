@@ -56,7 +56,7 @@ def split_design(which: str) -> tuple[str, str]:
 
 
 def _info(name: str, told: str, memory_bytes: int, builds: Mapping[str, Any], reason: str) -> DeviceInfo:
-    """What is told of a device whose boards, of so much memory a lane, have one of these builds."""
+    """What `muntin devices` shows of a device whose boards, of so much memory a lane, have one of these builds."""
     kind, build = name.partition(":")[0], next(iter(builds.values()))
     hosted = ENGINES[design_of(build).engine]
     if hosted.shared:
@@ -123,7 +123,7 @@ def _missing(simulation: Simulation) -> str:
 
 
 def _chosen(which: str) -> tuple[Simulation, int]:
-    """The simulation that a name is of, and its lanes."""
+    """The simulation that a name stands for, and its lanes."""
     rest, design = split_design(which)
     place, *options = rest.split(":")
     if design:

@@ -33,7 +33,7 @@ class RunPolicy(Index, abc.ABC):
 class SortedRuns(RunPolicy):
     """Sorted runs that grow geometrically: one run at most for each power of the growth factor.
 
-    A new run is merged into its elder while the elder is of the same size class or a lesser one, so that every row
+    A new run is merged into its elder while the elder has the same size class or a lesser one, so that every row
     is moved about ``growth / 2`` times per class, and a probe meets one run per class.
 
     On `cpu`, with the default parameters, a subwindow, or the whole of a count window, is one run where that costs

@@ -218,7 +218,7 @@ def _set_inner(index: Slices | TimeKeyed, names: tuple[str, ...]) -> None:
     """Puts the index that a name in `of` stands for in its place. Raises WindowError unless it is one of these."""
     inner = open_index(index.of)
     if inner.name not in names:
-        raise WindowError(f"{index.name} are of one of {', '.join(names)}, not of {inner.name!r}")
+        raise WindowError(f"{index.name} take one of {', '.join(names)}, not {inner.name!r}")
     object.__setattr__(index, "of", inner)
 
 

@@ -14,7 +14,7 @@ from muntin.host.join.window_join import WindowJoin
 
 
 class JoinPart(WindowJoin):
-    """A `WindowJoin` that has the rows of one partition, and is told in each call what the rows of all tell of it.
+    """A `WindowJoin` that has the rows of one partition, and gets a summary of all rows in each call.
 
     Every call must be made of every partition, also without rows of its own.
     """

@@ -277,7 +277,7 @@ class Journal:
 
     def _logged(self, log: StateLog, record: Record) -> tuple[Sides[pa.Table], Sides[np.ndarray], BatchSummary | None]:
         """The rows of a call in the log, as the join keeps them, the rows that it has matched, and what the rows of
-        all partitions told of it."""
+        all partitions reported of it."""
         logged, matched = log.rows(record)
         whole = None if record.whole is None else BatchSummary.from_tables(record.whole, logged)
         tables: Sides[pa.Table] = {}

@@ -15,7 +15,7 @@ class MatchBits:
     """The rows of one side that have met no partner and may still meet one: they wait.
 
     A byte for each row from the oldest that waits to the newest that arrived; in time windows also the times of the
-    rows that waited at the end of their call, in sorted runs, so that a call costs what it brings and lets go, not what
+    rows that waited at the end of their call, in sorted runs, so that a call costs what it brings and expires, not what
     waits. Rows past all times of the first run are put behind it, others are in the runs after it.
 
     Parameters

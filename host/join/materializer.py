@@ -78,7 +78,7 @@ class Materializer:
             self.bits[side] = MatchBits(first_row[side], count, placed=spec.how == "full")
 
     def result(self, found: list[Found], call: SequencedCall) -> tuple[pa.Table, int]:
-        """The result of a call with neither rows nor pairs, and how many pairs it is of."""
+        """The result of a call with neither rows nor pairs, and how many pairs it counts."""
         if self._spec.form == "counts":
             return self._counts([part for part in found if isinstance(part, Counts)], call)
         if self._spec.form == "aggregate":
@@ -103,7 +103,7 @@ class Materializer:
 
     def rest(self, found: list[Found]) -> tuple[pa.Table, int]:
         """At the end of both streams: the rows that have not matched, and what the engine has `found` of those
-        that waited; and how many pairs these are of."""
+        that waited; and how many pairs these count."""
         if self._spec.closing:
             return self._closed([part for part in found if isinstance(part, Aggregates)])
         gone = {side: bits.rest() for side, bits in self.bits.items()}
@@ -266,7 +266,7 @@ class Materializer:
     # Aggregates
 
     def _totals(self, side: Side, found: list[Aggregates], rows: np.ndarray) -> tuple[list[pa.Array], int]:
-        """The columns of aggregates of rows of one side, ascending, and how many pairs they are of."""
+        """The columns of aggregates of rows of one side, ascending, and how many pairs they count."""
         assert self._plan is not None
         own = [part for part in found if part.side == side]
         whole = merged_aggregates(side, own, self._plan.found[OTHER[side]], rows, self._plan.ranks[OTHER[side]])
@@ -338,7 +338,7 @@ class WholeResult:
     Attributes
     ----------
     matches : int
-        Pairs that it is of, at its end.
+        Pairs that it counts, at its end.
     """
 
     def __init__(self, materializer: Materializer, call: SequencedCall, block_bytes: int | None):

@@ -293,14 +293,14 @@ class JoinPlan:
         Raises
         ------
         StateError
-            The state is of another join, or of other columns.
+            The state belongs to another join, or has other columns.
         """
         now, then = self._kept_spec() | fixed, record.join["spec"] | record.join.get("fixed", {})
         for name in sorted({*now, *then}):
             if now.get(name) != then.get(name):
                 raise StateError(
-                    f"the state in {place} is of a join with {name}={then.get(name)!r}, not {now.get(name)!r}: go on "
-                    "with the join as it was, or start with empty state"
+                    f"the state in {place} belongs to a join with {name}={then.get(name)!r}, not {now.get(name)!r}: "
+                    "go on with the join as it was, or start with empty state"
                 )
         found = {}
         for side in SIDES:
@@ -386,7 +386,7 @@ def _check_partitions(spec: JoinSpec, device: Device, kind: EngineKind, partitio
     count = partitions.count
     if partitions.width is not None:
         raise UnsupportedError(
-            f"width={partitions.width!r} is of partitions in Spark; in one process ranges follow the data: leave it out"
+            f"width={partitions.width!r} is for partitions in Spark; in one process ranges follow the data: omit it"
         )
     if count == 1:
         return
@@ -397,7 +397,9 @@ def _check_partitions(spec: JoinSpec, device: Device, kind: EngineKind, partitio
             )
         return
     if spec.capacity:
-        raise UnsupportedError(f"capacity={spec.capacity!r} is of one window, not of partitions={count}: leave one out")
+        raise UnsupportedError(
+            f"capacity={spec.capacity!r} is for one window, not for partitions={count}: leave one out"
+        )
     if spec.form == "ranges" and partitions.by not in ("auto", "subwindows"):
         raise UnsupportedError(
             "form='ranges' is for partitions by subwindows, whose rows a mirror can follow: leave by= out"

@@ -55,7 +55,7 @@ class SequencedCall(Call):
     last_sequence : int or None
         The greatest sequence value so far.
     whole : BatchSummary or None
-        What the rows of all partitions tell, where these are of one.
+        The summary of the rows of all partitions, where these belong to one.
     pushes : list of (int, int) or None
         As of `Sequencer.sequence`.
     tag : bytes or None
@@ -116,7 +116,7 @@ class Sequencer:
     arrived : dict of str to int
         The arrival number that the next row of each stream will have.
     planner : RoutePlanner
-        Of the routes by which rows come, where these are of one partition.
+        Plans the routes by which rows come, where these belong to one partition.
 
     Raises
     ------
@@ -217,7 +217,7 @@ class Sequencer:
         tag: bytes | None = None,
         max_pairs: int | None = None,
     ) -> SequencedCall:
-        """Puts the rows of a call in order; changes nothing until `advance` is told that they were joined.
+        """Puts the rows of a call in order; changes nothing until `advance` is called, once they were joined.
 
         Parameters
         ----------
@@ -227,7 +227,7 @@ class Sequencer:
             Left and right rows that arrived together, in order: within each of them by the sequence column, else left
             before right. By default all rows of the call are one.
         whole : BatchSummary, optional
-            What the rows of all partitions tell, where these are of one.
+            The summary of the rows of all partitions, where these belong to one.
         tag : bytes, optional
             What the caller keeps with the call.
         max_pairs : int, optional
@@ -246,7 +246,7 @@ class Sequencer:
         if loads is not None and loads.epoch != (epoch := self.planner.routes(loads.partitions).epoch):
             raise StateError(
                 f"the rows came by routes of epoch {loads.epoch}, and those of epoch {epoch} are in force: a daemon "
-                "that no longer owns its partition told tasks where rows go. Start the query again from its checkpoint"
+                "that no longer owns its partition sent tasks its routes. Start the query again from its checkpoint"
             )
         if self._spec.self_join:
             tables = {"left": tables["left"]}

@@ -156,7 +156,7 @@ class Stats:
         return f"<table>{body}</table>"
 
     def _of_sides(self) -> list[tuple[str, str, str]]:
-        """The name and both values of each counter that there is of both sides."""
+        """The name and both values of each counter that both sides have."""
         names = [field.name.removesuffix("_left") for field in dataclasses.fields(self)]
         return [
             (name, *(_told(name, getattr(self, f"{name}_{side}")) for side in SIDES))  # type: ignore[misc]

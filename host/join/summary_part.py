@@ -106,7 +106,7 @@ class SummaryPart:
 
 
 def places_in(places: pa.RecordBatch, partition: int, own: np.ndarray) -> pa.RecordBatch:
-    """Places as a partition is told them that has these rows, bool, shape (n,): rows may be in several partitions."""
+    """Places as a partition gets them that has these rows, bool, shape (n,): rows may be in several partitions."""
     numbers = places.column("partition").to_numpy()
     told = pa.array(np.where(own, np.int32(partition), numbers), pa.int32())
     return pa.RecordBatch.from_arrays([*places.columns[:-1], told], schema=PLACES_SCHEMA)

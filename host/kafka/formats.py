@@ -341,7 +341,7 @@ class Avro(Format):
     Parameters
     ----------
     schema : str or dict
-        Of the records, as JSON text or as `json.loads` gives it. Messages are of this schema: no registry is asked.
+        Of the records, as JSON text or as `json.loads` gives it. Messages have this schema: no registry is asked.
     schema_id : int, optional
         The number of this schema in a schema registry, which its clients write in front of each record: messages of
         another one are refused. By default a message is the record alone.

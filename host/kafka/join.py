@@ -77,7 +77,7 @@ class KafkaJoin:
         What messages are: `Json`, `Avro` or `Arrow`.
     output_key : str, optional
         The column of the result whose text is the key of its messages, which has Kafka put equal ones into one
-        partition; not for `Arrow`, whose messages are of many rows.
+        partition; not for `Arrow`, whose messages have many rows.
     dead_letters : str or callable, optional
         The topic for messages that cannot be read, or have a row that the join refuses, written in the batch's
         transaction, their place and error in headers. Where `output` is a function, a function, called after it where
@@ -107,7 +107,7 @@ class KafkaJoin:
     KafkaError
         confluent-kafka is not installed, the brokers do not answer, or a topic is not there.
     StateError
-        The state is of another join, of other topics or of another name, or of another batch than the group's offsets.
+        The state belongs to another join, other topics or another name, or to another batch than the group's offsets.
     SchemaError
         The columns of a side are not known, or its format or that of the output does not have them.
     MuntinError
@@ -198,7 +198,7 @@ class KafkaJoin:
         self._formats = dict(zip(SIDES, [formats[side] for side, _ in self._sides], strict=False))
         self._output_format, self._output_key = output_format or Json(), output_key
         if output_key is not None and (callable(output) or isinstance(output_format, Arrow)):
-            raise KafkaError("output_key= is of messages of one row: output= must be a topic, and not of Arrow")
+            raise KafkaError("output_key= is for messages of one row: output= must be a topic, and not of Arrow")
         self._settings = {"bootstrap.servers": servers, **(config or {})}
         self._options: dict[str, Any] = {
             "on": on, "how": how, "left": left, "right": right, "within": within, "watermark": watermark, "late": late,
@@ -316,7 +316,7 @@ class KafkaJoin:
             ) from error
         for what, then, now in (("topics", topics, self._topics), ("name", name, self._name)):
             if then != now:
-                raise StateError(f"the state in {self._state} is of a KafkaJoin with {what}={then!r}, not {now!r}")
+                raise StateError(f"the state in {self._state} belongs to a KafkaJoin with {what}={then!r}, not {now!r}")
         self._letters = [
             Letter(**{**each, "value": None if each["value"] is None else base64.b64decode(each["value"])})
             for each in letters

@@ -67,7 +67,7 @@ class CallbackSink(Sink):
     dead_letters : callable, optional
         Is handed the messages that could not be read or joined, as a table, with the number of their batch.
     durable : bool
-        The join goes on in another process, which is told what was handed over.
+        The join goes on in another process, which learns what was handed over.
     """
 
     block_bytes = 32 << 20

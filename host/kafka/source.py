@@ -291,7 +291,7 @@ class Source:
         )
 
     def given(self) -> int:
-        """The number of the newest batch that the group's offsets are of; -1 where it has none.
+        """The number of the newest batch that the group's offsets belong to; -1 where it has none.
 
         Raises
         ------

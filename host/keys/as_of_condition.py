@@ -71,7 +71,7 @@ class AsOfCondition(Condition):
         return self._zeros[: len(table)], passing, ()
 
     def forget(self, oldest: Sides[int]) -> None:
-        pass  # rows of any age may be held: `keep` is told which words are
+        pass  # rows of any age may be held: `keep` gets the words that are
 
     def keep(self, words: np.ndarray) -> None:
         """Gives back the codes of all words, int64, but these."""

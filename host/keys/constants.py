@@ -138,7 +138,7 @@ def _of_numpy(name: str, value: Any, error: type[MuntinError]) -> Any:
     ticks = int(value.astype(np.int64))
     if kind == "m":
         if unit not in _UNITS:
-            why = "has no unit" if unit == "generic" else "is of months, which have no fixed length"
+            why = "has no unit" if unit == "generic" else "is in months, which have no fixed length"
             raise error(f"{name}={value!r} {why}: give a duration such as '30 days'")
         return _simple(Moment(Family.DURATION, ticks * count * _UNITS[unit]))
     family = Family.DATE if unit in ("Y", "M", "W", "D") else Family.TIMESTAMP

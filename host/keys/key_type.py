@@ -56,7 +56,7 @@ class KeyType:
     offset : int
     unit : Fraction
     negated : bool
-        Keys are of the values with their sign turned, for sums.
+        Keys encode the negated values, for sums.
     """
 
     arrow: pa.DataType

@@ -60,7 +60,7 @@ class Predicate(Combined, abc.ABC):
     left: str
     right: str
     sum: bool = False
-    """Whether the intervals are of ``right + left``."""
+    """Whether the intervals bound ``right + left``."""
 
     @abc.abstractmethod
     def pieces(self) -> list[Piece]:
@@ -259,7 +259,7 @@ class Band(Predicate):
         Ends of the band; None leaves an end open. Date and timestamp keys take a timedelta or
         a duration such as ``"-5 minutes"``. Scalars of NumPy, pandas and Arrow are taken as they are, exactly.
     sum : bool
-        Bounds are of the sum of the two keys: integers, decimals or durations.
+        Bounds limit the sum of the two keys: integers, decimals or durations.
     closed : str
         Which ends belong to the band: ``"both"``, ``"left"`` (`low`), ``"right"`` (`high`) or ``"neither"``, as
         pandas and Polars name them.

@@ -357,7 +357,9 @@ class Reader(Text):
             return [self._one_column(node, operator, difference)]
         if sorted(of) != ["left", "right"]:
             same = len(of) == 2 and of[0] == of[1]
-            what = "both columns are of one side" if same else "it is no difference or sum of one column of each side"
+            what = (
+                "both columns belong to one side" if same else "it is no difference or sum of one column of each side"
+            )
             self.refuse(node, f"a condition compares one column of the left side with one of the right: {what}")
         left, right = (next(column for _, column in difference.columns if column.side == side) for side in SIDES)
         positive = next(sign for sign, column in difference.columns if column.side == "right") > 0
@@ -404,7 +406,7 @@ class Reader(Text):
         except KeyTypeError as error:
             if needed:
                 self.refuse(node, str(error))
-            return None  # text and the like; what does not go together is told with the schemas
+            return None  # text and the like; what does not go together is refused with the schemas
 
     def _amount(self, node: Node, difference: Linear, family: Family) -> Fraction:
         """The constant of a difference, in the keys' unit of account."""

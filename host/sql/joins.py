@@ -184,7 +184,7 @@ def one_join(reader: Reader, join: Node) -> tuple[str, bool]:
         if value and clause not in _PARTS:
             reader.refuse(join, f"a join with {clause.strip('_').upper()} is not supported")
     if join.args.get("match_condition") and not as_of:
-        raise reader.error(reader.word("MATCH_CONDITION", after=after), "MATCH_CONDITION is of ASOF JOIN: use ON")
+        raise reader.error(reader.word("MATCH_CONDITION", after=after), "MATCH_CONDITION needs ASOF JOIN: use ON")
     conditions = [join.args.get(each) for each in ("on", "using", "match_condition")]
     if not any(conditions) and not crossed and method != "NATURAL":
         reader.refuse(join.this, "the join has no ON: for every pair of rows write CROSS JOIN")
@@ -350,7 +350,7 @@ _OVER_BOTH = (
 
 
 def leave_behind(reader: Reader, found: list[Step], *, outer: bool) -> list[tuple[Node, bool]]:
-    """Takes out of joins, where others are left, the parts that are of both sides and no comparison of one operand of
+    """Takes out of joins, where others are left, the parts that have both sides and are no comparison of one operand of
     each: of inner joins, which mean the same behind them, and of others too if `outer` is. Gives those that may wait
     until all joins are made."""
     rest = []

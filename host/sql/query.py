@@ -171,7 +171,7 @@ class Result:
         return "\n".join(lines)
 
 
-#: What options are of one join, and not of several in one text.
+#: Options for one join, not for several in one text.
 _OF_ONE = ("rows", "times", "watermark", "sequence", "form")
 
 
@@ -216,7 +216,7 @@ class Query:
             for name in (*_OF_ONE, *self.engine.of_one) if self._joins > 1 else ():
                 if (value := given.get(name)) is not None and value != "rows":
                     raise WindowError(
-                        f"{name}={value!r} is of one join, and this text has {self._joins}: leave it out, or join the "
+                        f"{name}={value!r} is for one join, and this text has {self._joins}: leave it out, or join the "
                         "tables one by one"
                     )
             scope = dict(self.frames)
@@ -371,7 +371,7 @@ class Query:
 
     def _alone(self, tree: Node) -> NoReturn:
         form = self._options["form"]
-        self.reader.refuse(tree, f"form={form!r} is of a join alone: leave out what is around it in the text")
+        self.reader.refuse(tree, f"form={form!r} is for a join alone: leave out what is around it in the text")
 
     def _around(
         self, select: Node, frame: Any, sources: list[Source], outputs: Outputs, handed: dict[str, Any]

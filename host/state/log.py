@@ -67,14 +67,15 @@ class Record:
         The rows that the call has matched for the first time, of each side for which that is followed: differences of
         the ascending numbers, as int64, compressed, in base 64.
     whole : dict or None
-        What the rows of all partitions tell, where the log is of one of them, as `BatchSummary.to_tables` gives it.
+        The summary of the rows of all partitions, where the log belongs to one of them, as
+        `BatchSummary.to_tables` gives it.
     pushes : str or None
         The left and right rows that arrived together, in order, as `matched`, where a call has several such.
     sender : list of str, or None
         Who sent the rows, as of `StateLog`.
     first : int or None
         The number of the oldest call that the log needs from this one on; None in states of versions before there was
-        this. Files before it are of calls that went, or of a process that did not know that it had lost the log.
+        this. Files before it belong to expired calls, or to a process that did not know that it had lost the log.
     tag : str or None
         What the caller has kept with the call, in base 64.
     """
@@ -114,7 +115,7 @@ class StateLog:
     seconds : float
         Time that files took to become durable.
     sender : list of str, or None
-        Of the calls that come: who sends their rows, as whoever opens the log later is told.
+        Of the calls that come: who sends their rows, as whoever opens the log later reads it.
 
     Raises
     ------
@@ -287,7 +288,7 @@ class StateLog:
             parts[side] = [size, len(pieces[-1])]
             size += len(pieces[-1])
         name = f"{number:012d}-{batch}-{self._owner}{secrets.token_hex(4)}.rows"
-        with suppress(StateTakenError):  # this name is of this call alone: a repeated request found it there
+        with suppress(StateTakenError):  # this name belongs to this call alone: a repeated request found it there
             self._create(name, pieces)
         return {"number": number, "file": name, "digest": _checksum(*pieces), "size": size, "parts": parts}
 
@@ -438,7 +439,7 @@ def newest_join(store: Store) -> dict[str, Any] | None:
 
 
 def holds_calls(names: Sequence[str]) -> bool:
-    """Whether files of these names are of a log."""
+    """Whether files of these names belong to a log."""
     return any(name == UNFINISHED or _COMMIT.fullmatch(name) or _ROWS.fullmatch(name) for name in names)
 
 

@@ -59,7 +59,7 @@ class Ecp5Board(BoardBuild):
         Designs that are placed with `muntin.hw.boards.ecp5_scripts.FOR_DELAYS`.
     crossings : tuple of str, optional
         Clocks between which there are paths, as ``"clk -> other"``: each must be synchronized, as nothing is known of
-        the time between their edges. Others fail the build. Without it they are told, and nothing fails.
+        the time between their edges. Others fail the build. Without it they are printed, and nothing fails.
     """
 
     platform: str

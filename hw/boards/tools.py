@@ -44,12 +44,12 @@ class RoutingError(BuildError):
 
 
 class Steps:
-    """The steps of a build, told as they begin and end.
+    """The steps of a build, printed as they begin and end.
 
     Parameters
     ----------
     out : file, optional
-        Where they are told; standard error by default.
+        Where they are printed; standard error by default.
 
     Attributes
     ----------
@@ -67,7 +67,7 @@ class Steps:
 
     @contextlib.contextmanager
     def step(self, name: str) -> Iterator[None]:
-        """A step: its name is told when it begins, its time when it is done, or that it failed."""
+        """A step: its name is printed when it begins, its time when it is done, or that it failed."""
         self.tell(f"{name} ...")
         began = time.monotonic()
         try:

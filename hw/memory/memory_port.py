@@ -274,7 +274,7 @@ class MemoryPort(wiring.Component):
                 m.d.sync += last.eq(choice)
             return
         # The one whose turn it is keeps it. Usually it is passed over once at most, as the burst that passes it
-        # makes its side preferred; but bursts of the other direction, and others that ask anew, may come between.
+        # makes its side preferred; but bursts of the other direction, and others that ask again, may come between.
         patience = Signal(range(_PATIENCE + 1), init=_PATIENCE)
         preferred = Signal(choice.shape())
         sides = Cat(address[exact_log2(self._alternate_bytes)] for address in addresses)

@@ -9,7 +9,7 @@ from muntin.hw.memory.port_shape import PortShape
 
 
 class PortGuard(wiring.Component):
-    """Passes everything on, until it is told to halt; then it lets what is under way end, and no more begin.
+    """Passes everything on, until `halt` is 1; then it lets what is under way end, and no more begin.
 
     Parameters
     ----------

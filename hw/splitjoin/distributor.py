@@ -100,7 +100,7 @@ class Distributor(wiring.Component):
 
     Source
     ------
-    SplitJoin, section 3 (distribution tree). Ours: room that is told ahead, in place of a handshake in each node.
+    SplitJoin, section 3 (distribution tree). Ours: room that is known ahead, in place of a handshake in each node.
     """
 
     def __init__(self, parameters: SplitJoinParameters):

@@ -32,7 +32,7 @@ _SETTLED = 4
 class JoinEngine(wiring.Component):
     """Carries out one command at a time: brings rows to SplitJoin and its results to memory, and reports.
 
-    A JOIN ends when all that came of its rows is in memory. It also ends when the room for results is full: then it
+    A JOIN ends when all results of its rows are in memory. It also ends when the room for results is full: then it
     takes no more rows, and what is under way in SplitJoin stays there for the next JOIN.
 
     All that a command names is checked before anything moves. Where the memory fails later, no more addresses are sent;
@@ -136,7 +136,7 @@ class JoinEngine(wiring.Component):
         joining, clearing = command.operation == Operation.JOIN, command.operation == Operation.CLEAR
         running, summing = Signal(), Signal()
 
-        # --- Rows in, as long as there is room for what comes of them, and results out.
+        # --- Rows in, as long as there is room for their results, and results out.
         rows, results = Signal(32), Signal(32)
         rows_left = Signal(32)
         all_taken, drained = Signal(), Signal()

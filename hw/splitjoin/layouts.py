@@ -48,7 +48,7 @@ def tagged_row(parameters: SplitJoinParameters) -> data.StructLayout:
 
 
 ARRIVAL_BITS = 16
-"""Width of a count of rows, modulo which more rows than ever are under way can be told apart."""
+"""Width of a count of rows, modulo which more rows than are ever under way are distinct."""
 
 
 def result_layout(*, tagged: bool = False) -> data.StructLayout:

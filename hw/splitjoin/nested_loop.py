@@ -128,7 +128,7 @@ class NestedLoop(wiring.Component):
         # comes next, or else the first one that waits, all from its first place on; one that is being read, all
         # from the word that was read last. How far behind the next row these places lie is known some cycles late:
         # they may have moved on by then, but never back, as `first` never goes back at the input either, and three rows
-        # at most were stored meanwhile: places are told apart that much further. So a probe counts among those that
+        # at most were stored meanwhile: places are distinct that much further. So a probe counts among those that
         # wait for as long, and one that has just come at once; one that is being read counts once the word that was
         # read last, as it is known, is its own, or its first word is held up, until which all its rows count. In a time
         # window, rows that wait need what lies from the oldest row on; a row that does not fit is dropped once nobody

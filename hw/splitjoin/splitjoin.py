@@ -25,8 +25,8 @@ class SplitJoin(wiring.Component):
 
     Rows of both streams come in one stream, in their order of arrival. Each meets the rows of the other
     stream's window that arrived before it. Each matching pair comes out once, at the row that arrived later. In
-    outer and inner order all probing rows come out as they arrived, whichever stream they are of; in outer order with
-    groups of rows, groups do.
+    outer and inner order all probing rows come out as they arrived, whichever stream they come from; in outer order
+    with groups of rows, groups do.
     Nothing is lost: where results are not taken, everything waits.
 
     A core that stops answering does not stop the others: it is passed by, and what it had stored is missing from

@@ -1,6 +1,6 @@
 // An AXI4 memory that answers in order after a fixed latency, a beat a cycle in each direction at once.
 //
-// Bursts are of whole beats with rising addresses. A burst waits in a queue with the cycle in which it may be answered.
+// Bursts have whole beats with rising addresses. A burst waits in a queue with the cycle in which it may be answered.
 // The build replaces the name of the module and the values of the parameters.
 
 module fast_memory #(

@@ -249,7 +249,7 @@ class SimulatedBoard:
 
 @functools.cache
 def _load(path: Path) -> ctypes.CDLL:
-    """The library, loaded once: a process never lets go of what it has loaded."""
+    """The library, loaded once: a process never unloads what it has loaded."""
     library = ctypes.CDLL(str(path))
     words = ctypes.POINTER(ctypes.c_uint32)
     board = ctypes.c_void_p

@@ -101,7 +101,7 @@ class KernelModel(KernelShell):
     *Counters.* rows_in and rows_out of a MERGE: all rows; of a PROBE: 2 * length_b bounds and as many positions; of a
     GATHER: ranges and pairs; of a COUNT: ranges and counts; of an INSERT: rows and none; of the others: none.
     partitions: those that a PROBE reads. A GATHER, and a COUNT with `limits`, reads all beats of row numbers that a
-    range touches anew for each range. Every word HIGH is that of the counter whose word LOW was read last, at that
+    range touches, again for each range. Every word HIGH is that of the counter whose word LOW was read last, at that
     moment.
 
     Raises

@@ -673,7 +673,7 @@ def test_what_an_index_says_it_can_do_it_does(name: str) -> None:
         engine = _core.Engine(**opened, recording=entry.ranges)
         if not entry.ranges:
             none = _core.Input(np.zeros((0, 2), np.uint64) if bits == 128 else np.zeros(0, f"int{bits}"))
-            with pytest.raises(ValueError, match="ranges are of sorted runs"):
+            with pytest.raises(ValueError, match="only sorted runs give ranges"):
                 engine.step(none, none, ranges=True)
     searched = {"key_bits": 32, "index": name + inner, "parameters": {}, "span": 9, "value": 1}
     if entry.built and (entry.ordered or inner):

@@ -59,7 +59,7 @@ LISTED = [
         "SqlError: .* no difference or sum of one column of each side",
         in_sql=True,
     ),
-    Listed(PARTS, "polars-single_sided_predicate.1", "SqlError: .* both columns are of one side", in_sql=True),
+    Listed(PARTS, "polars-single_sided_predicate.1", "SqlError: .* both columns belong to one side", in_sql=True),
     Listed(PARTS, "polars-ie_join_with_expressions.1", "SqlError: .* MUL .* is not supported", in_sql=True),
     Listed(PARTS, "duckdb-ie-scd2-nullable-end", "SqlError: .* COALESCE .* is not supported", in_sql=True),
     Listed(PARTS, "duckdb-not-between-is-null", "SqlError: .* NOT .* is not supported"),

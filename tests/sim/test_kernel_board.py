@@ -262,7 +262,7 @@ def one_board(board):
 
 @pytest.mark.parametrize("fault", ["error", "silent"])
 def test_what_a_user_sees_of_a_failing_memory(board, fault, seed):
-    """A typed error, in every later call too; another device goes on; the same one works again once opened anew."""
+    """A typed error, in every later call too; another device goes on; the same one works again once opened again."""
     rng = np.random.default_rng(seed)
     kind = f"int{board.parameters.key_bits}"
     batches = [table(rng.integers(0, 50, 120).astype(kind)) for _ in range(4)]

@@ -191,7 +191,7 @@ def test_indexes_stand_side_by_side(kernel, seed):
 def test_gather_and_count(kernel, buffered, limited, seed):
     rng = np.random.default_rng([seed, buffered, limited])
     rows = 8 if buffered else 200
-    numbers = rng.integers(2**32 - 100, 2**32 + 100, rows).astype(np.uint32)  # low words start anew on the way
+    numbers = rng.integers(2**32 - 100, 2**32 + 100, rows).astype(np.uint32)  # low words start again on the way
     put_run(kernel, np.arange(rows, dtype=np.uint32), numbers)
     if buffered:
         assert not run(kernel, command(Operation.INSERT, length_a=rows))

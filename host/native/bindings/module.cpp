@@ -47,7 +47,7 @@ Wide wide(const Long& value) {
   return std::clamp((static_cast<Wide>(value.first) << 64) | value.second, -far, far);
 }
 
-thread_local const std::atomic<bool>* stopped = nullptr;  // of the engine that this thread's call is of
+thread_local const std::atomic<bool>* stopped = nullptr;  // of the engine that this thread's call runs in
 
 // True if a signal's handler raised, or if another thread ends the call.
 bool poll() { return (stopped != nullptr && stopped->load(std::memory_order_relaxed)) || poll_signals(); }
@@ -271,7 +271,7 @@ std::unique_ptr<PyEngine> open_engine(int key_bits, const std::string& index, st
   if (within) {
     both.low = wide(within->first);
     both.high = wide(within->second);
-    if (window.first != 0 || window.second != 0) throw nb::value_error("a window is of rows or of time, not of both");
+    if (window.first != 0 || window.second != 0) throw nb::value_error("a window has rows or a time, not both");
   } else if (window.first < 1 || window.second < 1) {
     throw nb::value_error("a count window has at least one row");
   }

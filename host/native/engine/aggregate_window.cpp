@@ -300,7 +300,7 @@ void AggregateWindow<Key>::probe(const std::vector<AggregateProbes<Key>>& interv
   if (scope.count == 0) return;
   const auto firsts = std::minmax_element(scope.first, scope.first + scope.count);
   const auto lasts = std::minmax_element(scope.last, scope.last + scope.count);
-  // Where all probes of a count window see the same rows, the others of it are of no more use: they go, where there are
+  // Where all probes of a count window see the same rows, the others of it match nothing more: they go, where there are
   // probes enough for that.
   const bool same = window_ && *firsts.first == *firsts.second;
   for (auto& run : runs_) {

@@ -518,7 +518,7 @@ class AggregateWindow {
  public:
   // `window`: rows of a count window, 0 for a time window; `width` of a time window. `several`: probes of one call have
   // limits of their own, some of which cut a run that others do not. `prevailing`: of the rows of a key that have expired
-  // the newest by time, then by arrival, is held; probes are of one key each, and rows of a key come in the order of time.
+  // the newest by time, then by arrival, is held; probes have one key each, and rows of a key come in the order of time.
   AggregateWindow(std::vector<Fold> folds, int64_t window, int64_t width, bool several, bool prevailing)
       : folds_(std::move(folds)), window_(window), width_(width), several_(several), prevailing_(prevailing) {}
 

@@ -89,7 +89,7 @@ class Engine {
   explicit Engine(const Window& window) : window_(window) {}
   virtual ~Engine() = default;
   // Where there are more than `max_pairs` pairs, the step is refused, with their numbers by row: it has changed nothing. An
-  // engine that stores rows before all have probed throws TooManyPairs instead, and is of no use then.
+  // engine that stores rows before all have probed throws TooManyPairs instead, and cannot be used then.
   virtual Result step(const StepRequest& request) = 0;
   virtual std::vector<int64_t> take_events(int) { return {}; }  // of runs, four numbers each: see RunEvent
   virtual void expire_times(int side, int64_t limit) = 0;
@@ -113,7 +113,7 @@ class Engine {
  protected:
   // Throws where the rows of a step are not those that may come next.
   void check(const StepRequest& request, bool ranges) const {
-    if (request.ranging() && !ranges) throw std::invalid_argument("ranges are of sorted runs");
+    if (request.ranging() && !ranges) throw std::invalid_argument("only sorted runs give ranges");
     if (window_.self_join && request.probes[0]->count != request.probes[1]->count) {
       throw std::invalid_argument("both sides of a self join are the same rows");
     }
@@ -138,7 +138,7 @@ struct Opening {
   std::vector<Condition> others;  // further ones, for engines that index several
   IndexSpec index;
   Options options;                // the engine's
-  bool recording = false;         // what happens to the runs of an index is told by `take_events`
+  bool recording = false;         // `take_events` gives what happens to the runs of an index
 };
 
 // Steps of many rows, over an index a side.

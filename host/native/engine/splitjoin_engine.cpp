@@ -565,7 +565,7 @@ class SplitJoin final : public Engine {
     for (bool some = true; some;) {
       some = false;
       for (int side = 0; side < 2; ++side) {
-        // Where no group is owed, what comes is of the group whose last row has not been given yet.
+        // Where no group is owed, what comes belongs to the group whose last row has not been given yet.
         if (grouped && !groups_.empty() && !(groups_.front() >> side & 1)) continue;
         bool ended = false;
         some |= tree.mergers[side].run(order == PairOrder::kInner, grouped ? 1 : size_t{1} << 12, [&](const ResultMessage& item) {

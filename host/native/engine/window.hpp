@@ -1,4 +1,4 @@
-// What a join is of: both windows, and its condition.
+// A join's parts: both windows, and its condition.
 #pragma once
 
 #include <algorithm>

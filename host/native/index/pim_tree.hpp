@@ -355,7 +355,7 @@ class PimIndex final : public RowIndex<PimIndex<K>, K> {
 
   void clear() {
     removed_ += rows();
-    merge_ = nullptr;  // what it makes is of no use
+    merge_ = nullptr;  // what it makes is not needed
     state_ = std::make_shared<State>(ImmutableTree<Key>(), 0);
   }
 

@@ -37,11 +37,11 @@ struct IndexEntry {
   MakeIndex<int64_t> make_64 = nullptr;
   MakeIndex<Wide> make_128 = nullptr;
   OpenEngine shared = nullptr;       // the engine of threads that share it
-  OpenEngine conjunction = nullptr;  // the engine that is of this index alone, and indexes every condition
+  OpenEngine conjunction = nullptr;  // an engine for this index alone, which indexes every condition
   bool ranges = false;        // results may be ranges of its runs
   bool slice = false;         // a slice may be one
   bool ordered = false;       // it is searched by ranges of keys, row by row
-  bool search_only = false;   // it is of no join
+  bool search_only = false;   // no join takes it
   bool cores_only = false;    // join cores alone have it
   bool built = true;          // in this build
 

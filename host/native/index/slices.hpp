@@ -105,7 +105,7 @@ class Slices final : public WindowIndex<K>, public RangeSearch<K> {
   void probe(const Probes& probes, const Scope& scope, Matches& matches) const override {
     Wide from = scope.min_other_position - scope.span, to = scope.max_other_position;
     if (timed_) {
-      if (scope.times == nullptr) throw std::invalid_argument("slices over time are of time windows");
+      if (scope.times == nullptr) throw std::invalid_argument("slices over time need a time window");
       from = scope.low + scope.first_time;
       to = scope.high + scope.last_time;
     }

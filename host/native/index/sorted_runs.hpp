@@ -59,7 +59,7 @@ class SortedRuns final : public WindowIndex<K>, public NumberedRuns<K> {
   using Word = WordOf<K>;
   using MergePart = MergePartOf<Word>;
 
-  // `window`: rows of a count window, 0 for a time window. `recording`: what happens to runs is told by `take_events`.
+  // `window`: rows of a count window, 0 for a time window. `recording`: `take_events` gives what happens to runs.
   SortedRuns(const KernelTable& kernels, const RunPolicy& policy, size_t window, int64_t time_width, bool recording)
       : kernels_(kernels),
         policy_(policy),

@@ -24,7 +24,7 @@ size_t container_rows(const Options& options) { return options.whole("container_
 
 // The index within another one.
 const IndexSpec& inner(const IndexSpec& spec) {
-  if (spec.of == nullptr) throw std::invalid_argument("the index " + spec.name + " is of another one");
+  if (spec.of == nullptr) throw std::invalid_argument("the index " + spec.name + " needs another one inside");
   return *spec.of;
 }
 
@@ -63,7 +63,7 @@ template Made<int64_t> make_judy(const IndexSpec&, const Making&);
 template <class Key>
 Made<Key> make_slices(const IndexSpec& spec, const Making& making) {
   constexpr int64_t kSlices = 5;  // of a window, as in the paper, unless a stride is given
-  if (!index_entry(inner(spec).name).slice) throw std::invalid_argument("slices are of no index " + spec.of->name);
+  if (!index_entry(inner(spec).name).slice) throw std::invalid_argument("there are no slices of the index " + spec.of->name);
   const bool timed = making.window_rows == 0;
   const int64_t window = timed ? making.time_width : static_cast<int64_t>(making.window_rows);
   const int64_t length = std::clamp<int64_t>(window, 1, int64_t{1} << 62);

@@ -80,7 +80,7 @@ class TimeKeyed final : public WindowIndex<int32_t>, public RangeSearch<int32_t>
   }
 
  private:
-  [[noreturn]] static void refuse() { throw std::invalid_argument("an index of time and key is of no join"); }
+  [[noreturn]] static void refuse() { throw std::invalid_argument("no join takes an index of time and key"); }
 
   static constexpr Key kLeast = std::numeric_limits<Key>::min(), kMax = std::numeric_limits<Key>::max();
   static constexpr Wide kFirst = std::numeric_limits<int64_t>::min(), kLast = std::numeric_limits<int64_t>::max();

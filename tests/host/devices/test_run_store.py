@@ -26,7 +26,7 @@ class Shadow:
         self.store = device.open_store(key_bits=key_bits, rows=rows, what="the test's window")
         self.runs = []  # (Run, keys, rows)
         self.rng = rng
-        self.first_row = self.next_row = (1 << 33) - int(rng.integers(0, 2000))  # low words start anew on the way
+        self.first_row = self.next_row = (1 << 33) - int(rng.integers(0, 2000))  # low words start again on the way
 
     def load(self, keys):
         rows = ((self.next_row + np.arange(len(keys))) & 0xFFFFFFFF).astype(np.uint32)

@@ -269,7 +269,7 @@ def test_what_does_not_fit_together_is_refused(world: World, tmp_path: Path) -> 
     other = World(world.servers, tmp_path)
     for options, error, said in (
         ({"left": 9, "right": 9, "within": None, "watermark": None}, StateError, "is of a join with left=None, not"),
-        ({"name": "another"}, StateError, f"is of a KafkaJoin with name='{world.name}', not 'another'"),
+        ({"name": "another"}, StateError, f"belongs to a KafkaJoin with name='{world.name}', not 'another'"),
         ({"state": other.state}, StateError, f"is empty, and group '{world.name}' has those of batch {newest}"),
         ({"taken": newest - 2}, StateError, f"the newest batch of the state in .* is {newest}, and group"),
         ({"servers": "localhost:1", "timeout": 0.2}, KafkaError, "not answer within 0.2 s|cannot ask for the topics"),
