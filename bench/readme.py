@@ -160,9 +160,24 @@ def filled(text: str, found: Mapping[str, str]) -> str:
         if match["name"] == "measured":
             older = [line for line in match["lines"].splitlines() if _parts_of(line) - found.keys() and line not in new]
             new = "\n".join(f"{line}\n" for line in older) + ("\n" if older else "") + new
+        elif match["name"] in ("aims", "front"):
+            new = _with_older(match["lines"], new)
         return match["begin"] + new + match["end"]
 
     return _MARKED.sub(block, text)
+
+
+def _with_older(old: str, new: str) -> str:
+    """A table with the rows of an older one whose figures it lacks, in the older one's order. Where such rows stay, their
+    dates do, too."""
+    before, rows = ([line for line in text.splitlines() if line.startswith("| ")] for text in (old, new))
+    fresh = {row.split(" | ")[0]: row for row in rows}
+    lines = [fresh.pop(row.split(" | ")[0], row) for row in before] + list(fresh.values())
+    behind = new[sum(len(row) + 1 for row in rows) :]
+    if set(lines) != set(rows):
+        days = sorted({*re.findall(r"\d{4}-\d\d-\d\d", old), *re.findall(r"\d{4}-\d\d-\d\d", behind)})
+        behind = re.sub(r"Measured [\d, -]+ on", f"Measured {', '.join(days)} on", behind)
+    return "".join(f"{line}\n" for line in lines) + behind
 
 
 def _parts_of(line: str) -> set[str]:

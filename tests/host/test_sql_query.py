@@ -299,11 +299,11 @@ def test_tables_of_any_name():
 def test_options_of_one_join():
     text = "SELECT * FROM bids b JOIN asks a ON a.id = b.id JOIN asks c ON c.id = b.id"
     for options in ({"rows": (3, 3)}, {"times": ("id", "id")}, {"form": "pairs"}):
-        with pytest.raises(WindowError, match=f"{next(iter(options))}=.*of one join, and this text has 2"):
+        with pytest.raises(WindowError, match=f"{next(iter(options))}=.*for one join, and this text has 2"):
             sql(text, **TABLES, **options)
-    with pytest.raises(SqlError, match="form='pairs' is of a join alone"):
+    with pytest.raises(SqlError, match="form='pairs' is for a join alone"):
         sql(f"SELECT count(*) FROM {JOINED}", **TABLES, form="pairs")
-    with pytest.raises(SqlError, match="form='counts' is of a join alone"):
+    with pytest.raises(SqlError, match="form='counts' is for a join alone"):
         sql(f"WITH j AS (SELECT b.id FROM {JOINED}) SELECT * FROM j", **TABLES, form="counts")
     with pytest.raises(WindowError, match="a left row may always match once more"):
         sql(f"SELECT * FROM {JOINED}", **TABLES, form="aggregate", aggregates="count(*)", at="close")

@@ -304,7 +304,7 @@ def test_tables_without_equality(daemon, spark, partitions, how):
     [
         ({"partitions": Partitions(2, by="ranges"), "on": Compare("k", "<", "k")}, UnsupportedError, "use by='subwind"),
         ({"partitions": Partitions(2, "equality"), "on": Compare("k", "<", "k")}, UnsupportedError, "compares none"),
-        ({"partitions": Partitions(2, width=5)}, UnsupportedError, "width=5 is of partitions by ranges"),
+        ({"partitions": Partitions(2, width=5)}, UnsupportedError, "width=5 is for partitions by ranges"),
         ({"partitions": Partitions(2, subwindow_rows=5)}, UnsupportedError, "is for one process"),
         ({"on": Compare("k", "=", "d")}, UnsupportedError, r"'k' \(bigint\).*'d' \(decimal\(4,1\)\)"),
         ({"within": None, "left": Rows(3), "right": Rows(3)}, UnsupportedError, "is for time windows"),

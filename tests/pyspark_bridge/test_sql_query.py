@@ -80,7 +80,7 @@ def test_late_rows_of_a_join_alone(spark, runner, daemon, seed):
     for around in (f"SELECT count(*) AS n FROM ({text})", f"{text} ORDER BY bid"):
         with pytest.raises(UnsupportedError, match="late='keep' gives late rows among those of a join"):
             sql(around, **frames, late="keep", daemon=daemon.address, state=None)
-    with pytest.raises(WindowError, match="late='keep' is of one join"):
+    with pytest.raises(WindowError, match="late='keep' is for one join"):
         sql(f"{text} JOIN asks c ON c.price = a.price", **frames, late="keep", state=None)
 
 

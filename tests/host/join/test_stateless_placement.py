@@ -202,7 +202,7 @@ def test_refusals(spec: dict[str, Any], partitions: dict[str, Any], error: type[
     for width in (float("nan"), True, [5]):
         with pytest.raises(WindowError, match="must be a finite number or a duration"):
             Partitions(4, width=width)
-    with pytest.raises(UnsupportedError, match="width=5 is of partitions in Spark"):
+    with pytest.raises(UnsupportedError, match="width=5 is for partitions in Spark"):
         WindowJoin(on=BAND, left=Rows(5), right=Rows(5), partitions=Partitions(4, width=5))
 
 

@@ -268,7 +268,7 @@ def test_what_does_not_fit_together_is_refused(world: World, tmp_path: Path) -> 
         newest = join.last_batch
     other = World(world.servers, tmp_path)
     for options, error, said in (
-        ({"left": 9, "right": 9, "within": None, "watermark": None}, StateError, "is of a join with left=None, not"),
+        ({"left": 9, "right": 9, "within": None, "watermark": None}, StateError, "belongs to a join with left=None, not"),
         ({"name": "another"}, StateError, f"belongs to a KafkaJoin with name='{world.name}', not 'another'"),
         ({"state": other.state}, StateError, f"is empty, and group '{world.name}' has those of batch {newest}"),
         ({"taken": newest - 2}, StateError, f"the newest batch of the state in .* is {newest}, and group"),
@@ -431,8 +431,8 @@ def test_messages_of_a_result_have_keys(world: World) -> None:
             SchemaError,
             "output_key='nope' is no column of the result: it has id, t, a, rid, u, b",
         ),
-        ({"output_key": "a", "output_format": Arrow()}, KafkaError, "of messages of one row"),
-        ({"output_key": "a", "output": print}, KafkaError, "of messages of one row"),
+        ({"output_key": "a", "output_format": Arrow()}, KafkaError, "for messages of one row"),
+        ({"output_key": "a", "output": print}, KafkaError, "for messages of one row"),
     ):
         with pytest.raises(error, match=said):
             world.open(**options)
