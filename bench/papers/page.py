@@ -13,7 +13,7 @@ from typing import Any
 
 import bench.papers
 from bench.papers.figure import Figure, Finding, Scale, plot_figure
-from bench.papers.stated import judged, stated
+from bench.papers.stated import judged, otherwise, stated
 
 DOCS = Path(__file__).parents[2] / "docs"
 KEPT = Path(__file__).parent / "results.json"
@@ -148,6 +148,8 @@ def write_page(
         if not any(key[0] == paper for key in measured):
             continue
         counts, page = collections.Counter[str](), [*_heading(paper, kept), ""]
+        if given_otherwise := otherwise(name):
+            page += ["Built otherwise than in the paper:", "", *(f"- {item}" for item in given_otherwise), ""]
         for number in numbers:
             one = measured.get((paper, number))
             if one is None:

@@ -16,7 +16,8 @@ series and a place of our points. A series is a name, a pattern (``"PIM-Tree, ? 
 its number from 0 on, ``"first"`` or ``"last"``; a place is one of the axis, ``"first"``, ``"last"``, ``"best"`` and
 ``"least"`` of that series, or ``"each"``: the geometric mean over the places that both have. Without ``under`` it is
 the value itself. ``paper`` is the ratio that the paper has, and ``about`` the one that it is about. A finding on a peer
-that is not here (`PEERS`) is left out. A figure with ``unmeasured`` is not made, for the reason that it gives.
+that is not here (`PEERS`) is left out. A figure with ``unmeasured`` is not made, for the reason that it gives. Before
+all tables, ``otherwise`` lists what is built otherwise here than in the paper, and why.
 """
 
 from __future__ import annotations
@@ -37,9 +38,18 @@ PEERS = ("Judy", "absl", "andshake", "hardware", "oneTBB")
 """What is in the names of series that are measured only where a library, a compiler or a simulator is there."""
 
 
-@functools.cache
 def stated(paper: str) -> dict[str, dict[str, Any]]:
     """What a paper states, by figure; `paper` is its module's name, such as ``"pim_tree"``."""
+    return {number: given for number, given in _file(paper).items() if number != "otherwise"}
+
+
+def otherwise(paper: str) -> list[str]:
+    """What is built otherwise here than in a paper, and why: Markdown, an item each."""
+    return list(_file(paper).get("otherwise", []))
+
+
+@functools.cache
+def _file(paper: str) -> dict[str, Any]:
     path = FOLDER / f"{paper}.toml"
     return tomllib.loads(path.read_text()) if path.exists() else {}
 

@@ -1,6 +1,8 @@
 """The code of the papers' figures, on small sizes: what is exact in them."""
 
+import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -8,8 +10,8 @@ import pytest
 
 from bench.papers import panjoin, spo_join, spo_streams
 from bench.papers.figure import Figure, Scale
-from bench.papers.page import figures_of, papers
-from bench.papers.stated import judged, stated
+from bench.papers.page import DOCS, KEPT, figures_of, papers, slug, write_page
+from bench.papers.stated import judged, otherwise, stated
 
 SCALE = Scale(quick=True, seconds=0.001)
 ROWS = 1 << 10
@@ -116,3 +118,12 @@ def test_a_figure_is_made_and_judged(paper: str, number: str, run: Callable[[Sca
     assert figure.number == number
     assert all(point["y"] >= 0 for point in figure.points)
     assert len({(point["series"], point["x"]) for point in figure.points}) == len(figure.points)
+
+
+def test_a_page_says_what_is_built_otherwise(tmp_path: Path) -> None:
+    write_page(json.loads(KEPT.read_text()), tmp_path, drawn=())
+    for name in papers():
+        text = (tmp_path / f"papers-{slug(name)}.md").read_text()
+        assert all(f"\n- {item}\n" in text for item in otherwise(name))
+        assert text == (DOCS / f"papers-{slug(name)}.md").read_text()
+    assert any(map(otherwise, papers()))
