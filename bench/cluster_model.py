@@ -109,15 +109,16 @@ class Case:
         routes = RoutingTable(0, loads.better(table) if loads.unevenness(table) > UNEVEN else table)
         return [placement.targets(side, rows, routes)[1] for side, rows in given]
 
-    def tagged(self, side: Side, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """Rows as Spark hands them to the send stage."""
-        for start in range(0, rows.num_rows, ROWS_OF_SPARK):
-            some = rows.slice(start, ROWS_OF_SPARK)
-            nulls = [pa.nulls(some.num_rows, field.type) for field in some.schema]
-            columns = [*some.columns, *nulls] if side == "left" else [*nulls, *some.columns]
-            names = ["side", *(f"{letter}{at}" for letter in "lr" for at in range(some.num_columns))]
-            sides = pa.array(np.full(some.num_rows, SIDES.index(side), np.int8))
-            yield pa.RecordBatch.from_arrays([sides, *columns], names=names)
+
+def tagged(side: Side, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """Rows as Spark hands them to the send stage, where both sides have columns of the same types."""
+    for start in range(0, rows.num_rows, ROWS_OF_SPARK):
+        some = rows.slice(start, ROWS_OF_SPARK)
+        nulls = [pa.nulls(some.num_rows, field.type) for field in some.schema]
+        columns = [*some.columns, *nulls] if side == "left" else [*nulls, *some.columns]
+        names = ["side", *(f"{letter}{at}" for letter in "lr" for at in range(some.num_columns))]
+        sides = pa.array(np.full(some.num_rows, SIDES.index(side), np.int8))
+        yield pa.RecordBatch.from_arrays([sides, *columns], names=names)
 
 
 @cache
@@ -187,7 +188,7 @@ def measure(case: Case, count: int) -> dict[str, Any]:
             joins.append(ends.enter_context(join))
         before = WINDOW * (SETTLED if case.data == HEAVY else 1)
         for number in range(before + MEASURED):
-            batches = [each for side in SIDES for each in case.tagged(side, case.rows(side, number))]
+            batches = [each for side in SIDES for each in tagged(side, case.rows(side, number))]
             wires[:] = [_Wire(partial(joins[0].routes, number, count)) for _ in range(count)]
             begun = time.process_time()
             list(task.send(iter(batches)))

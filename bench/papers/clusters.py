@@ -1,22 +1,34 @@
-"""The papers' clusters, over the partitions of one process: PanJoin's manager and workers, SPO-Join's elements."""
+"""The papers' clusters: PanJoin's manager and workers, SPO-Join's elements, over the partitions of one process; and the
+same as processes, over the daemon's own messages."""
 
 from __future__ import annotations
 
 import dataclasses
 import datetime as dt
+import socket
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
 from typing import Any
+from unittest import mock
 
 import pyarrow as pa
 
-from muntin import Partitions, WindowJoin
+import muntin.host.daemon.unix_client
+import muntin.pyspark_bridge.join_task
+from bench.cluster_model import tagged
+from muntin import JoinSpec, Partitions, WindowJoin
 from muntin.host.call import Call, Found
+from muntin.host.daemon import DaemonClient, start_private
+from muntin.host.daemon.frames import FrameSocket
+from muntin.host.daemon.rows import Body
+from muntin.host.daemon.staging import PartKey
 from muntin.host.index import SpoJoin
 from muntin.host.join.collector import MAX_ROWS, Collector
 from muntin.host.join.range_mirror import RangeMirror
 from muntin.host.sides import SIDES, Sides
+from muntin.pyspark_bridge.join_task import JoinTask
 
 _MAX_UNDER_WAY = 2  # batches that workers have before `push` waits for them
 
@@ -198,3 +210,139 @@ class Elements:
             part | {f"oldest_{side}": element._core.oldest(at, -1) for at, side in enumerate(SIDES)}
             for part, element in zip(parts, self._engines, strict=True)
         ]
+
+
+class Processes:
+    """A cluster whose workers, or elements, are processes: daemons, each with a partition of a join of time windows.
+
+    This process sends rows as a task of Spark does (`JoinTask.send`: open, routes, rows of each side, commit), and
+    fetches each partition's result (`DaemonClient.fetch`), over sockets, in the daemon's messages alone. Rows of the
+    left side go to the daemons in turn, those of one subwindow of time to one; rows of the right side go, and are
+    stored, where they reach: a process that sends rows keeps no record of them.
+
+    Source: PanJoin, section III-A; SPO-Join, section 4.
+
+    Parameters
+    ----------
+    count : int
+        At least 1.
+    spec : JoinSpec
+        With a time window and a watermark; not of one stream with itself, whose rows are to be given for both sides.
+    schema : pyarrow.Schema
+        Of both sides.
+    subwindow : timedelta
+        What goes to one daemon at a time.
+
+    Attributes
+    ----------
+    wire : list of dict of str to int
+        Of each daemon, what has crossed its sockets: ``bytes_in`` and ``messages_in`` of this process to it,
+        ``bytes_out`` and ``messages_out`` of it to this process, rows of results included.
+
+    Raises
+    ------
+    DaemonError, MuntinError
+        What `start_private`, `DaemonClient` and the join raise.
+    """
+
+    def __init__(self, count: int, spec: JoinSpec, schema: pa.Schema, subwindow: dt.timedelta):
+        packed = schema.serialize().to_pybytes()
+        self._ends = ExitStack()
+        self._threads = self._ends.enter_context(ThreadPoolExecutor(count, "muntin-fetch"))
+        started = self._threads.map(start_private, ["cpu:threads=1"] * count)
+        daemons = [self._ends.enter_context(each) for each in started]
+        self._addresses = [daemon.address for daemon in daemons]
+        self._task = JoinTask(
+            address=self._addresses[0], token=None, tls_ca=None, private=False, join="cluster", named=True,
+            instance="manager", spec=spec.to_json(), left_schema=packed, right_schema=packed, streaming=True,
+            partitions=count, by="subwindows", width=subwindow, daemons=tuple(self._addresses),
+        )  # fmt: skip
+        self._result = spec.output_schema(schema, schema)
+        self._batch = 0
+        self.wire = [dict.fromkeys(_CROSSED, 0) for _ in daemons]
+
+    def process(self, left: pa.Table, right: pa.Table) -> pa.Table:
+        """The rows of the next micro-batch joined, in no particular order."""
+        given = [
+            part
+            for side, table in zip(SIDES, (left, right), strict=True)
+            for rows in table.to_batches()
+            for part in tagged(side, rows)
+        ]
+        names, identity = self._task.names(_QUERY), (f"{_QUERY}/{self._task.join}", self._batch, "")
+        with (
+            mock.patch.object(muntin.host.daemon.unix_client, "FrameSocket", self._counted),
+            mock.patch.object(muntin.pyspark_bridge.join_task, "_partition", return_value=0),
+            mock.patch.object(JoinTask, "_identity", return_value=identity),
+        ):
+            (sent,) = self._task.send(iter(given))
+            key = PartKey(*(sent.column(name)[0].as_py() for name in PartKey._fields))
+
+            def fetched(at: int) -> list[pa.RecordBatch]:
+                with DaemonClient(self._addresses[at]) as client:
+                    return list(client.fetch(names[at], self._batch, [key]))
+
+            found = list(self._threads.map(fetched, range(len(names))))
+        self._batch += 1
+        return pa.Table.from_batches([batch for each in found for batch in each], self._result)
+
+    @property
+    def crossed(self) -> dict[str, int]:
+        """What has crossed the sockets of all daemons together."""
+        return {name: sum(of[name] for of in self.wire) for name in _CROSSED}
+
+    def _counted(self, sock: socket.socket, max_message: int) -> FrameSocket:
+        at = self._addresses.index(f"unix:{sock.getpeername()}")
+        return _CountedFrames(sock, max_message, self.wire[at])
+
+    def close(self) -> None:
+        """Ends the daemons. Idempotent."""
+        self._ends.close()
+
+    def __enter__(self) -> Processes:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+_QUERY = "papers"
+_CROSSED = ("bytes_in", "messages_in", "bytes_out", "messages_out")
+
+
+class _CountedSocket:
+    """A connected socket whose bytes are counted."""
+
+    def __init__(self, sock: socket.socket, crossed: dict[str, int]):
+        self._sock, self._crossed = sock, crossed
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._sock, name)
+
+    def sendmsg(self, parts: list[memoryview]) -> int:
+        sent = self._sock.sendmsg(parts)
+        self._crossed["bytes_in"] += sent
+        return sent
+
+    def recv_into(self, view: memoryview) -> int:
+        got = self._sock.recv_into(view)
+        self._crossed["bytes_out"] += got
+        return got
+
+
+class _CountedFrames(FrameSocket):
+    """A connection to a daemon that counts what crosses it. Those to one daemon are used one after the other."""
+
+    def __init__(self, sock: socket.socket, max_message: int, crossed: dict[str, int]):
+        counted: Any = _CountedSocket(sock, crossed)
+        super().__init__(counted, max_message)
+        self._crossed = crossed
+
+    def send(self, message: dict[str, Any], body: Body | None = None) -> None:
+        self._crossed["messages_in"] += 1
+        super().send(message, body)
+
+    def receive_message(self) -> tuple[dict[str, Any], int] | None:
+        received = super().receive_message()
+        self._crossed["messages_out"] += received is not None
+        return received

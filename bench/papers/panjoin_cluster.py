@@ -1,4 +1,4 @@
-"""PanJoin, Fig. 15: its manager and workers, on `clusters.Manager`.
+"""PanJoin, Fig. 15: its manager and workers, on `clusters.Manager`; and what workers are sent that are processes.
 
 Workers are partitions of one process: rates are rows a second of processor time, of all threads; the work and the bytes
 of each worker are exact. A window of left rows is full, and right rows probe it and are stored.
@@ -7,6 +7,7 @@ of each worker are exact. A window of left rows is full, and right rows probe it
 from __future__ import annotations
 
 import dataclasses
+import datetime as dt
 import functools
 import time
 from collections.abc import Callable
@@ -16,9 +17,10 @@ import numpy as np
 import pyarrow as pa
 
 from bench.contenders.contender import Unavailable
-from bench.papers.clusters import Manager
+from bench.papers.clusters import Manager, Processes
 from bench.papers.figure import Figure, Scale, measured
 from bench.papers.splitjoin import handshake
+from muntin import JoinSpec, Watermark, Within
 from muntin.host.index import BiSort, Index, RapTable, WibTree
 from muntin.host.native import _core
 from muntin.host.predicates import Band
@@ -290,7 +292,63 @@ def beside_others(number: str, scale: Scale) -> Figure:
     return _figure(number, f"beside others, windows of {window:,} rows", "matches", _run(scale, asked, others), note)
 
 
+def on_the_wire(number: str, scale: Scale) -> Figure:
+    """Bytes that workers are sent, and send, which are processes; beside what is counted of partitions."""
+    workers, window = (2, 1 << 10) if scale.quick else (4, 1 << 14)
+    found: list[dict[str, Any]] = []
+    messages = 0.0
+    for matches in _matches(scale, 1024):
+        batch = min(window // 4, (1 << 20) // matches)
+        crossed, pairs = _crossed(workers, window, matches, batch)
+        messages = (crossed["messages_in"] + crossed["messages_out"]) / _BATCHES / workers
+        counted = Cluster(RAP, workers, window, matches)
+        work = counted.probe(batch, 0)[2]
+        counted.manager.close()
+        values = {
+            "to workers": crossed["bytes_in"] / _BATCHES, "of results": crossed["bytes_out"] / _BATCHES,
+            "to workers, counted of threads": sum(each["sent_bytes"] for each in work),
+            "of results, counted of threads": sum(each["found_bytes"] for each in work),
+        }  # fmt: skip
+        found += [
+            {"series": name, "x": matches, "y": y / batch, "batch": batch, "pairs": pairs} for name, y in values.items()
+        ]
+    note = (
+        f"RaP-Table, {workers} workers, each a daemon, windows of {window:,} rows: a batch takes {messages:.0f} "
+        "messages to and from each. Rows are a key of 4 and a time of 8 bytes, pairs two times, in Arrow's streams. "
+        "Right rows are sent to all workers, which store them too, where the paper stores them on one."
+    )
+    return dataclasses.replace(
+        _figure(number, "bytes on the wire by matches", "matches", found, ""), y="bytes of a probing row", note=note
+    )
+
+
+_BATCHES = 4  # that are counted
+
+
+def _crossed(workers: int, window: int, matches: float, batch: int) -> tuple[dict[str, int], int]:
+    """What crosses the sockets of as many workers for some batches of right rows, and how many pairs these find."""
+    rng, step = np.random.default_rng(window), (1 << 31) // window
+    reach, window_time = int(matches) // 2 * step, dt.timedelta(microseconds=window)
+    span = 2 * window_time  # so that none of the window expires
+    spec = JoinSpec(
+        on=Band("k", "k", -reach, reach), within=Within("t", "t", -span, span), select=("t", "t_right"),
+        watermark=Watermark(left="0 s", right="0 s", lag=0),
+        index=RapTable(partitions=max(window // workers // 128, 1)),
+    )  # fmt: skip
+    schema = pa.schema([("k", pa.int32()), ("t", pa.timestamp("us"))])
+
+    def rows(first: int, count: int) -> pa.Table:
+        keys = (rng.integers(0, window, count) * step).astype(np.int32)
+        return pa.table([keys, pa.array(np.arange(first, first + count), pa.timestamp("us"))], schema)
+
+    with Processes(workers, spec, schema, window_time / workers) as cluster:
+        cluster.process(rows(0, window), rows(0, 0))
+        before = cluster.crossed
+        found = [cluster.process(rows(0, 0), rows(window + at * batch, batch)) for at in range(_BATCHES)]
+        return {name: value - before[name] for name, value in cluster.crossed.items()}, sum(map(len, found))
+
+
 MADE: dict[str, Callable[[str, Scale], Figure]] = {
     "15a": by_batch, "15b": by_matches, "15c": receiving, "15d": by_workers, "15e": beside_others,
-    "15f": beside_others,
+    "15f": beside_others, "wire": on_the_wire,
 }  # fmt: skip

@@ -1,7 +1,9 @@
-"""SPO-Join, Fig. 16 to 19: its processing elements, on `clusters.Elements`."""
+"""SPO-Join, Fig. 16 to 19: its processing elements, on `clusters.Elements`; and what elements are sent that are
+processes."""
 
 from __future__ import annotations
 
+import datetime as dt
 import statistics
 import time
 from collections.abc import Sequence
@@ -11,9 +13,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from bench.papers.clusters import Elements
+from bench.papers.clusters import Elements, Processes
 from bench.papers.figure import Figure, Scale, in_turns
 from bench.papers.spo_streams import PAPER, TURNS, Keys, rows_of
+from muntin import JoinSpec, Watermark, Within
 from muntin.host.index import SpoJoin
 from muntin.host.join import WindowJoin
 from muntin.host.predicates import AllOf, Compare
@@ -207,3 +210,41 @@ def fig_19(scale: Scale) -> Figure:
         f"{ELEMENTS}"
     )
     return Figure(PAPER, "19", "expired rows held", claim, "slide [rows]", "rows", found, note=note)
+
+
+def fig_wire(scale: Scale) -> Figure:
+    """Bytes that elements are sent, and send, which are processes."""
+    slide, calls, each = (200, 2, 64) if scale.quick else (4000, 8, 512)
+    schema = pa.schema([("a", pa.int64()), ("b", pa.int64()), ("t", pa.timestamp("us"))])
+    window = dt.timedelta(microseconds=5 * slide)
+    found, told = [], []
+    for count in (2,) if scale.quick else (2, 4, 8):
+        rng = np.random.default_rng(slide)
+        spec = JoinSpec(
+            on=Q3, within=Within("t", "t", -window, window), watermark=Watermark(left="0 s", right="0 s", lag=0),
+            index=SpoJoin(slide=slide // count, sub_intervals=1), select=("t", "t_right"),
+        )  # fmt: skip
+        with Processes(count, spec, schema, dt.timedelta(microseconds=slide // count)) as cluster:
+            arrived, pairs = 0, 0
+            before = dict.fromkeys(cluster.crossed, 0)
+            for call in range(10 + calls):  # ten fill the window
+                if call == 10:
+                    before, pairs = cluster.crossed, 0
+                rows = slide // 2 if call < 10 else each
+                times = pa.array(np.arange(arrived, arrived + rows), pa.timestamp("us"))
+                table = pa.table([*rows_of("Q3", rows, rng), times], schema)
+                pairs += len(cluster.process(table, table))
+                arrived += rows
+            crossed = {name: value - before[name] for name, value in cluster.crossed.items()}
+        for name, way in (("to elements", "in"), ("of results", "out")):
+            y = crossed[f"bytes_{way}"] / calls / each
+            found.append({"series": name, "x": count, "y": y, "pairs": pairs})
+        told.append(f"{(crossed['messages_in'] + crossed['messages_out']) / calls:.0f} to and from {count}")
+    note = (
+        f"Q3, a window of {5 * slide:,} rows; elements are daemons, and take {slide:,} rows over their number in turn. "
+        f"A call of {each} rows takes so many messages: {', '.join(told)}. A row is 24 bytes, a pair 16, in Arrow's "
+        "streams. It goes to one element as a left row, and to all as a right one, which they store too, where the "
+        "paper stores it on one."
+    )
+    title = "bytes on the wire by elements"
+    return Figure(PAPER, "wire", title, "", "elements", "bytes of a row", found, log_y=True, note=note)

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from bench.papers.figure import Figure, Finding, Scale, in_turns, measured
-from bench.papers.spo_elements import fig_16, fig_17, fig_18, fig_19
+from bench.papers.spo_elements import fig_16, fig_17, fig_18, fig_19, fig_wire
 from bench.papers.spo_streams import CORES, PAPER, QUERIES, TURNS, Stream, Turns, rows_of, sliced, wide
 from muntin.host.index import SpoJoin
 from muntin.host.native import _core
@@ -623,5 +623,5 @@ def fig_offsets(scale: Scale) -> Figure:
 
 FIGURES: list[Callable[[Scale], Figure]] = [
     fig_7, fig_8, fig_9, fig_10a, fig_10b, fig_10c, fig_10d, fig_10e, fig_11a, fig_11b, fig_11c, fig_11d, fig_12,
-    fig_13, fig_14, fig_15, fig_16, fig_17, fig_18, fig_19, fig_20, fig_21, fig_22, fig_23, fig_offsets,
+    fig_13, fig_14, fig_15, fig_16, fig_17, fig_18, fig_19, fig_20, fig_21, fig_22, fig_23, fig_offsets, fig_wire,
 ]  # fmt: skip

@@ -1,5 +1,7 @@
 """The papers' clusters: their results, and their work, which is exact, at a tiny size."""
 
+import dataclasses
+import datetime as dt
 from typing import Any
 
 import numpy as np
@@ -7,10 +9,11 @@ import pyarrow as pa
 import pytest
 
 from bench.papers import panjoin_cluster, spo_elements, spo_join
-from bench.papers.clusters import Elements, Manager
+from bench.papers.clusters import Elements, Manager, Processes
 from bench.papers.figure import Scale
-from muntin import AllOf, Band, Compare, Rows, WindowJoin
+from muntin import AllOf, Band, Compare, JoinSpec, Rows, Watermark, WindowJoin, Within
 from muntin.host.errors import SchemaError
+from muntin.host.index import Index, RapTable, SpoJoin
 
 SCALE = Scale(quick=True, seconds=0)
 SCHEMA = pa.schema([("k", pa.int32()), ("a", pa.int32()), ("s", pa.int64())])
@@ -112,3 +115,42 @@ def test_offset_arrays_give_exact_places_and_save_no_comparison() -> None:
     assert offsets.offsets.tolist() == [0, 1, 1, 4, 4]
     assert offsets.place(np.array([0, 5, 6, 8, 9, 99])).tolist() == [0, 1, 3, 3, 4, 4]
     assert offsets.nbytes == 12
+
+
+@pytest.mark.parametrize(
+    "index", [RapTable(partitions=8), SpoJoin(slide=40, sub_intervals=1)], ids=["worker", "element"]
+)
+def test_processes_join_as_one_window_and_count_what_crosses(index: Index, seed: int) -> None:
+    rng, count, window = np.random.default_rng(seed), 2, dt.timedelta(microseconds=200)
+    on = BOTH if isinstance(index, SpoJoin) else Band("k", "k", -3, 3)
+    spec = JoinSpec(
+        on=on,
+        within=Within("t", "t", -window, window),
+        watermark=Watermark(left="0 s", right="0 s", lag=0),
+        index=index,
+    )
+    schema = pa.schema([("k", pa.int32()), ("a", pa.int32()), ("t", pa.timestamp("us"))])
+
+    def rows(batch: int) -> pa.Table:
+        n = int(rng.integers(30, 60))
+        keys = [rng.integers(0, 100, n, np.int32), rng.integers(0, 100, n, np.int32)]
+        return pa.table([*keys, pa.array(np.sort(rng.integers(0, 50, n)) + 50 * batch + 1, pa.timestamp("us"))], schema)
+
+    batches = [(rows(at), rows(at)) for at in range(6)]
+    with (
+        WindowJoin.from_spec(dataclasses.replace(spec, index="auto"), device="numpy") as join,
+        Processes(count, spec, schema, dt.timedelta(microseconds=25)) as cluster,
+    ):
+        for left, right in batches:
+            before = [dict(crossed) for crossed in cluster.wire]
+            found = content(cluster.process(left, right))
+            assert found == content(join.process(left, right))
+            crossed = [{n: of[n] - was[n] for n in of} for of, was in zip(cluster.wire, before, strict=True)]
+            assert len(found) > 20
+            # Left rows go to one, right rows to both: 16 bytes each, and what frames and Arrow's streams take.
+            least = 16 * (len(left) + count * len(right))
+            assert least < sum(of["bytes_in"] for of in crossed) < least + count * 6000
+            assert sum(of["bytes_out"] for of in crossed) > 32 * len(found)
+            # Open, rows of a side each, commit, fetch; the first is asked for its routes, and opened for that.
+            first = left is batches[0][0]  # whose definition the daemons ask for
+            assert [of["messages_in"] for of in crossed] == ([9, 7] if first else [8, 6])
