@@ -168,8 +168,8 @@ def filled(text: str, found: Mapping[str, str]) -> str:
 
 
 def _with_older(old: str, new: str) -> str:
-    """A table with the rows of an older one whose figures it lacks, in the older one's order. Where such rows stay, their
-    dates do, too."""
+    """A table with the rows of an older one whose figures it lacks, in the older one's order. Where such rows stay,
+    their dates do, too."""
     before, rows = ([line for line in text.splitlines() if line.startswith("| ")] for text in (old, new))
     fresh = {row.split(" | ")[0]: row for row in rows}
     lines = [fresh.pop(row.split(" | ")[0], row) for row in before] + list(fresh.values())

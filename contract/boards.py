@@ -13,6 +13,7 @@ from muntin.contract import ParameterError, UnknownBoardError
 from muntin.contract.design import design_of
 from muntin.contract.designs.bisort import Parameters
 from muntin.contract.designs.splitjoin import SplitJoinParameters
+from muntin.contract.opencl import INTEL, VITIS, Shell
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -103,6 +104,8 @@ class Board:
         Designs that leave out Ethernet.
     shell : str
         The board's name in the vendor's OpenCL SDK; empty where it has no such shell.
+    sdk : Shell, optional
+        That SDK.
     projects : tuple of str
         Designs that are projects of their own, and not behind the shell.
     """
@@ -116,6 +119,7 @@ class Board:
     ethernet: EthernetLine | None = None
     serial_only: tuple[str, ...] = ()
     shell: str = ""
+    sdk: Shell | None = None
     projects: tuple[str, ...] = ()
 
     @property
@@ -249,7 +253,44 @@ _DE5A = Board(
         ),
     },
     shell="de5a_net_e1",
+    sdk=INTEL,
     projects=("bisort-quartus", "splitjoin-quartus"),
+)
+
+# AMD's Alveo U55C: a lane on each of eight pseudo-channels of its HBM2, each 256 bits wide, 512 MiB.
+# Sources: the channels, AMD's product guide of the HBM controller (PG276); the part and the platform's name, its data
+# sheet (DS978) and installation guide (UG1468).
+_HBM = dataclasses.replace(
+    _PRESET,
+    width=4,
+    lanes=8,
+    channels=1,
+    data_bits=256,
+    address_bits=29,
+    burst_bytes=4096,
+    clock_hz=300_000_000,
+)
+_U55C = Board(
+    name="u55c",
+    description="AMD Alveo U55C: Virtex UltraScale+ HBM, 16 GiB of HBM2, PCIe, built with Vitis",
+    part="AMD xcu55c-fsvh2892-2L-e",
+    memory_bytes=_HBM.lanes * (15 << 25),  # of each channel's 512 MiB a sixteenth is left to the shell
+    parameters={
+        "bisort": _HBM,
+        "bisort64": dataclasses.replace(_HBM, key_bits=64),
+        "splitjoin": dataclasses.replace(
+            SplitJoinParameters.preset("operator"),
+            cores=64,
+            data_bits=_HBM.data_bits,
+            address_bits=_HBM.address_bits,
+            burst_bytes=_HBM.burst_bytes,
+            turn_bytes=_HBM.turn_bytes,
+            alternate_bytes=_HBM.alternate_bytes,
+            clock_hz=_HBM.clock_hz,
+        ),
+    },
+    shell="xilinx_u55c_gen3x16_xdma_3_202210_1",
+    sdk=VITIS,
 )
 
 # LambdaConcept's ECPIX-5 with an ECP5-85. Source of the delays of Ethernet: litex-boards.
@@ -281,4 +322,4 @@ _ULX3S = Board(
     serial=SerialLine(baud=1_000_000, usb=(0x0403, 0x6015), usb_ports=1, usb_port=0),
 )
 
-BOARDS: dict[str, Board] = {board.name: board for board in (_DE5A, _ECPIX5, _ULX3S)}
+BOARDS: dict[str, Board] = {board.name: board for board in (_DE5A, _U55C, _ECPIX5, _ULX3S)}

@@ -32,8 +32,11 @@ from muntin.contract.registers import (
     COMMAND_FLAGS,
     COMMAND_WORDS,
     SETTINGS_BASE,
+    Access,
     ErrorCode,
     Field,
+    KernelMap,
+    Register,
     command_word,
     parameter_hash,
 )
@@ -49,7 +52,6 @@ KERNEL = "muntin_requests"
 
 LIBRARY = "muntin.aoclib"
 OBJECT = "muntin.aoco"
-BINARY = "muntin.aocx"
 MANIFEST = "muntin.xml"
 VERILOG = "muntin.v"
 HEADER = "muntin.h"
@@ -57,6 +59,43 @@ BUILD_HEADER = "muntin_build.h"
 MODEL = "muntin_model.cl"
 KERNELS = "muntin_requests.cl"
 """Files."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Shell:
+    """A vendor's OpenCL shell: how the host finds its boards, and what it loads.
+
+    Attributes
+    ----------
+    vendor : str
+        How the name of its OpenCL platform begins, in small letters.
+    binary : str
+        The file that is loaded.
+    runtime : str
+        What the host needs, and where it comes from.
+    bank_lsb : int or None
+        From which bit on a buffer's flags say the bank of memory that it goes to, from 1 on; None where the shell
+        takes that from the argument that the buffer is.
+    """
+
+    vendor: str
+    binary: str
+    runtime: str
+    bank_lsb: int | None
+
+
+INTEL = Shell(
+    "intel(r) fpga",
+    "muntin.aocx",
+    "Intel's FPGA SDK for OpenCL: install its runtime and the board's support package, and run `aocl install`",
+    16,
+)
+VITIS = Shell(
+    "xilinx",
+    "muntin.xclbin",
+    "AMD's Xilinx Runtime (XRT): install it and the board's platform, and source its setup.sh",
+    None,
+)
 
 
 class Request(enum.IntEnum):
@@ -191,6 +230,51 @@ def state_bytes(parameters: Any) -> int:
     """Bytes of the state."""
     used = sum(_BYTES[field.kind] * field.count for field in state_fields(parameters))
     return -(-used // 8) * 8
+
+
+@dataclasses.dataclass(frozen=True)
+class Argument:
+    """An argument of the OpenCL kernel `KERNEL`, in its order.
+
+    Attributes
+    ----------
+    name : str
+    kind : str
+        Its type in OpenCL C; a pointer is to global memory.
+    """
+
+    name: str
+    kind: str
+
+    @property
+    def pointer(self) -> bool:
+        """Whether it is a buffer: 64 bits, else 32."""
+        return self.kind.endswith("*")
+
+
+def arguments(parameters: Any) -> tuple[Argument, ...]:
+    """The arguments of the OpenCL kernel that the host enqueues."""
+    return (
+        *(Argument(f"memory_{port}", "char*") for port in _ports(parameters)),
+        Argument("state", "char*"),
+        Argument("requests", "ulong*"),
+        Argument("count", "uint"),
+        Argument("results", "uint*"),
+    )
+
+
+def argument_map(parameters: Any) -> KernelMap:
+    """The registers through which a shell hands arguments to a kernel that is RTL: start, done and idle as every kernel
+    of ours has them, and each argument as a setting, two words of a pointer, eight bytes apart."""
+    words: list[Register] = []
+    for at, argument in enumerate(arguments(parameters)):
+        offset, name = SETTINGS_BASE + 8 * at, argument.name.upper()
+        ends = ("_LOW", "_HIGH") if argument.pointer else ("",)
+        words += [
+            Register(f"{name}{end}", offset + 4 * word, Access.WRITE, f"The argument `{argument.name}`.")
+            for word, end in enumerate(ends)
+        ]
+    return KernelMap("arguments", 0x4D554C41, "the letters MULA", (), lambda _: {}, (), (), settings=tuple(words))
 
 
 def declaration(parameters: Any) -> str:

@@ -11,13 +11,14 @@ from typing import Any
 
 import numpy as np
 
+from muntin.contract.boards import Board
 from muntin.contract.design import design_of
 from muntin.contract.opencl import (
-    BINARY,
     BUILD_HEADER,
     HEADER,
     KERNEL,
     Request,
+    Shell,
     build_header,
     declaration,
     kernels,
@@ -33,8 +34,6 @@ _CONTROL = next(register for register in CONTROL_REGISTERS if register.name == "
 _DONE = _CONTROL.field("done").mask
 _MAX_REQUESTS = 4096  # handed over at a time
 BUILDS = Path(__file__).resolve().parents[2] / "build" / "bitstreams"
-_VENDOR = "intel(r) fpga"  # how the platform's name begins
-_BANK_LSB = 16  # of a buffer's flags: which bank of memory it goes to, from 1 on; 0 leaves it to the shell
 
 
 class OpenClBoard:
@@ -52,9 +51,9 @@ class OpenClBoard:
         What the kernel was built with.
     memory_bytes : int
         Of all buffers together.
-    banks : bool
-        Whether this is a board: each channel's buffer is asked for in a memory bank of its own, and must be aligned
-        to the kernel's bursts.
+    shell : Shell, optional
+        Of a board: each channel's buffer is asked for in a memory bank of its own, and must be aligned to the kernel's
+        bursts.
 
     Attributes
     ----------
@@ -67,7 +66,7 @@ class OpenClBoard:
         If the program has no such kernel, or one that takes other arguments, or the device has too little memory.
     """
 
-    def __init__(self, program: Any, parameters: Any, memory_bytes: int, *, banks: bool = False):
+    def __init__(self, program: Any, parameters: Any, memory_bytes: int, *, shell: Shell | None = None):
         self.parameters = parameters
         self.memory_bytes = memory_bytes
         p, context = parameters, program.context
@@ -92,21 +91,20 @@ class OpenClBoard:
                     f"device {device.name.strip()} has buffers of at most {device.max_mem_alloc_size:,} bytes, and "
                     f"each of the {ports} memory channels needs one of {self._channel_bytes:,}"
                 )
-            if banks and device.mem_base_addr_align < 8 * p.burst_bytes:  # no burst crosses a multiple of its length
+            if shell and device.mem_base_addr_align < 8 * p.burst_bytes:  # no burst crosses a multiple of its length
                 raise DeviceError(
                     f"device {device.name.strip()} aligns buffers to {device.mem_base_addr_align // 8} bytes, and the "
                     f"kernel's bursts need {p.burst_bytes}"
                 )
             flags = cl.mem_flags.READ_WRITE
-            self._memories += [
-                cl.Buffer(
-                    context, flags | ((1 + port % p.channels) << _BANK_LSB if banks else 0), max(self._channel_bytes, 1)
-                )
-                for port in range(ports)
-            ]
+            lsb = shell and shell.bank_lsb
+            banks = [0 if lsb is None else (1 + port % p.channels) << lsb for port in range(ports)]
+            self._memories += [cl.Buffer(context, flags | bank, max(self._channel_bytes, 1)) for bank in banks]
             self._state = cl.Buffer(context, flags, state_bytes(p))
             self._requests = cl.Buffer(context, flags, 8 * _MAX_REQUESTS)
             self._results = cl.Buffer(context, flags, 4 * _MAX_REQUESTS)
+            # Before any of them is used: a shell may take a buffer's bank from the argument that it is.
+            self._kernel.set_args(*self._memories, self._state, self._requests, np.uint32(0), self._results)
             # The first member of the state is the host's; see muntin.contract.opencl.state_fields.
             cl.enqueue_copy(self._queue, self._state, np.array([self._channel_bytes], np.uint64))
         except cl.Error as error:
@@ -267,24 +265,21 @@ def open_opencl_model(parameters: Any, memory_bytes: int) -> OpenClBoard:
 # A vendor's shell
 
 
-def shell_device() -> Any:
+def shell_device(shell: Shell) -> Any:
     """The vendor's first device that is no emulator. Raises DeviceError if there is none."""
-    found = [device for device in OpenClDevice.cl_devices() if device.platform.name.lower().startswith(_VENDOR)]
+    found = [device for device in OpenClDevice.cl_devices() if device.platform.name.lower().startswith(shell.vendor)]
     if not found:
         names = sorted({device.platform.name.strip() for device in OpenClDevice.cl_devices()})
-        raise DeviceError(
-            f"no OpenCL platform of Intel's FPGA SDK is here (there is {', '.join(names)}): install its runtime and "
-            "the board's support package, and run `aocl install`"
-        )
+        raise DeviceError(f"its OpenCL platform is not here (there is {', '.join(names)}). It needs {shell.runtime}")
     return found[0]
 
 
-def bitstream(board: str, folder: str, builds: Mapping[str, Any]) -> tuple[Path, Any]:
+def bitstream(board: Board, folder: str, builds: Mapping[str, Any]) -> tuple[Path, Any]:
     """The bitstream of one of these builds, newest first, and what it was built with.
 
     Parameters
     ----------
-    board : str
+    board : Board
     folder : str
         Where it is; empty for what `make bitstream` has built last.
     builds : mapping of str to MemoryPort
@@ -295,27 +290,30 @@ def bitstream(board: str, folder: str, builds: Mapping[str, Any]) -> tuple[Path,
     DeviceError
         If there is none, or no device for it.
     """
-    shell_device()
+    assert board.sdk is not None
+    shell_device(board.sdk)
+    name, binary = board.name, board.sdk.binary
     places: dict[Path, Any] = {}
     for design, parameters in builds.items():
-        folders = [Path(folder)] if folder else sorted(BUILDS.glob(f"{board}-{design}-*"))
-        places |= {found / BINARY: parameters for found in folders if (found / BINARY).is_file()}
+        folders = [Path(folder)] if folder else sorted(BUILDS.glob(f"{name}-{design}-*"))
+        places |= {found / binary: parameters for found in folders if (found / binary).is_file()}
     if not places:
-        where = folder or f"{BUILDS}/{board}-*"
+        where = folder or f"{BUILDS}/{name}-*"
         raise DeviceError(
-            f"there is no {BINARY} in {where}: build it with `make bitstream BOARD={board} "
+            f"there is no {binary} in {where}: build it with `make bitstream BOARD={name} "
             f"DESIGN={' or '.join(builds)}` on a machine with the vendor's tools, or name the folder it is in as "
-            f"board:{board}:FOLDER"
+            f"board:{name}:FOLDER"
         )
     newest = max(places, key=lambda path: path.stat().st_mtime)
     return newest, places[newest]
 
 
-def load(board: str, binary: Path, parameters: Any, memory_bytes: int) -> OpenClBoard:
+def load(board: Board, binary: Path, parameters: Any, memory_bytes: int) -> OpenClBoard:
     """Loads a bitstream. Raises DeviceError if it is none."""
-    device = shell_device()
+    assert board.sdk is not None
+    device = shell_device(board.sdk)
     try:
         program = built(cl.Program(cl.Context([device]), [device], [binary.read_bytes()]), [])
     except (cl.Error, OSError) as error:
-        raise DeviceError(f"board {board}: {binary} cannot be loaded: {error}") from error
-    return OpenClBoard(program, parameters, memory_bytes, banks=True)
+        raise DeviceError(f"board {board.name}: {binary} cannot be loaded: {error}") from error
+    return OpenClBoard(program, parameters, memory_bytes, shell=board.sdk)

@@ -292,7 +292,7 @@ def _found(board: Board, place: str, design: str) -> DeviceInfo:
         if not ENGINES[design_of(next(iter(builds.values()))).engine].shared:
             memory = _ROWS_BYTES
         try:
-            _opencl().bitstream(board.name, place, builds)
+            _opencl().bitstream(board, place, builds)
         except DeviceError as error:
             reason = str(error)
     name = f"board:{board.name}" + (f":{place}" if place else "") + (f":design={design}" if design else "")
@@ -307,8 +307,8 @@ def _opencl() -> Any:
 def _in_shell(board: Board, folder: str, builds: Mapping[str, Any]) -> BoardLink:
     """The way to a board behind an OpenCL shell, with the bitstream of one of these builds."""
     shared = ENGINES[design_of(next(iter(builds.values()))).engine].shared
-    found = _opencl().bitstream(board.name, folder, builds)
-    return _opencl().load(board.name, *found, board.memory_bytes if shared else _ROWS_BYTES)
+    found = _opencl().bitstream(board, folder, builds)
+    return _opencl().load(board, *found, board.memory_bytes if shared else _ROWS_BYTES)
 
 
 def at_line(

@@ -5,16 +5,15 @@ from __future__ import annotations
 import dataclasses
 import re
 import shutil
-import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from muntin.contract.design import design_of
 from muntin.contract.opencl import (
-    BINARY,
     BUILD_HEADER,
     HEADER,
+    INTEL,
     KERNELS,
     LIBRARY,
     MANIFEST,
@@ -24,7 +23,7 @@ from muntin.contract.opencl import (
     VERILOG,
 )
 from muntin.hw.boards.board_build import BoardBuild
-from muntin.hw.boards.tools import BuildError, Steps, ToolMissingError
+from muntin.hw.boards.tools import Steps, ToolMissingError, run_script, script, version_of
 
 SCRIPT = "build.sh"
 PROJECT = "muntin"
@@ -71,11 +70,12 @@ class De5aBoard(BoardBuild):
             KERNELS: kernels(p),
             MODEL: model(p),
             BUILD_HEADER: build_header(p),
-            SCRIPT: _script(
+            SCRIPT: script(
                 f"aocl library hdl-comp-pkg {MANIFEST} -o {OBJECT}",
                 f"aocl library create -name {LIBRARY.removesuffix('.aoclib')} {OBJECT}",
                 # Each memory channel is a bank of its own, and the host says which buffer goes where.
-                f"aoc -v -l {LIBRARY} -L . -I . -board={self.shell} -no-interleaving=default -o {BINARY} {KERNELS}",
+                f"aoc -v -l {LIBRARY} -L . -I . -board={self.shell} -no-interleaving=default "
+                f"-o {INTEL.binary} {KERNELS}",
             ),
         }
 
@@ -109,7 +109,7 @@ class De5aBoard(BoardBuild):
             f"{COMPONENT}.v": text,
             f"{COMPONENT}_hw.tcl": component,
             "system.tcl": f"set kernel_mhz {self.project_hz / 1e6}\n" + (CONSTRAINTS / "system.tcl").read_text(),
-            SCRIPT: _script(
+            SCRIPT: script(
                 'qsys-script --script=system.tcl --search-path=".,$"',
                 f'qsys-generate {SYSTEM}.qsys --synthesis=VERILOG --search-path=".,$"',
                 f"quartus_sh --flow compile {PROJECT}",
@@ -121,16 +121,16 @@ class De5aBoard(BoardBuild):
         if design in self.projects:
             return "Then load it with quartus_pgm, and reach it over JTAG with System Console."
         named = "" if design_of(self.parameters[design]).engine == "runs" else f":design={design}"
-        return f'Then `device="board:{self.name}:FOLDER{named}"` loads FOLDER/{BINARY}.'
+        return f'Then `device="board:{self.name}:FOLDER{named}"` loads FOLDER/{INTEL.binary}.'
 
     def tools(self) -> Mapping[str, str]:
-        return {name: _version(name) for name in ("aocl", "aoc", "qsys-script", "qsys-generate", "quartus_sh")}
+        return {name: version_of(name) for name in ("aocl", "aoc", "qsys-script", "qsys-generate", "quartus_sh")}
 
     def make(self, design: str, folder: Path, steps: Steps) -> dict[str, Any]:
         if design in self.projects:
             needed, suite, made = ("qsys-script", "qsys-generate", "quartus_sh"), _QUARTUS, f"{PROJECT}.sof"
         else:
-            needed, suite, made = ("aocl", "aoc"), _SDK.format(shell=self.shell), BINARY
+            needed, suite, made = ("aocl", "aoc"), _SDK.format(shell=self.shell), INTEL.binary
         missing = [name for name in needed if shutil.which(name) is None]
         if missing:
             raise ToolMissingError(
@@ -138,12 +138,7 @@ class De5aBoard(BoardBuild):
                 f"is in {folder}: on a machine that has these tools on its PATH, run `sh {SCRIPT}` in that folder, or "
                 f"this command again. Nothing that was written has been through them. {self._use(design)}"
             )
-        with steps.step(f"sh {SCRIPT}, some hours"):
-            done = subprocess.run(["sh", SCRIPT], cwd=folder, capture_output=True, text=True)
-        (folder / "build.log").write_text(done.stdout + done.stderr)
-        if done.returncode or not (folder / made).exists():
-            tail = "\n".join((done.stdout + done.stderr).splitlines()[-20:])
-            raise BuildError(f"sh {SCRIPT} failed in {folder} with status {done.returncode}; build.log ends:\n{tail}")
+        run_script(folder, SCRIPT, made, steps)
         return {"bitstream": made, "parameters": dataclasses.asdict(self.parameters[design])}
 
 
@@ -172,18 +167,5 @@ def without_zeros(text: str) -> str:
     return _ZEROS.sub("", text)
 
 
-def _script(*commands: str) -> str:
-    return "\n".join(["#!/bin/sh", "# Made by Muntin.", "set -e", *commands, ""])
-
-
 def _text(content: str | bytes) -> str:
     return content if isinstance(content, str) else content.decode()
-
-
-def _version(tool: str) -> str:
-    """What the tool says of its version, in a line; empty where it is not there."""
-    if shutil.which(tool) is None:
-        return ""
-    option = "version" if tool == "aocl" else "--version"
-    done = subprocess.run([tool, option], capture_output=True, text=True)
-    return " ".join(done.stdout.split()) or "unknown"

@@ -11,6 +11,7 @@ import importlib.util
 import os
 import platform
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -216,6 +217,39 @@ def _run(
 def _read(folder: Path, log: str) -> str:
     """A log, as far as it has been written; empty where there is none."""
     return (folder / log).read_text() if log and (folder / log).exists() else ""
+
+
+# A vendor's tools, which a script runs
+
+
+def script(*commands: str) -> str:
+    """A script for ``sh`` that ends with the first command that fails."""
+    return "\n".join(["#!/bin/sh", "# Made by Muntin.", "set -e", *commands, ""])
+
+
+def run_script(folder: Path, name: str, made: str, steps: Steps) -> None:
+    """Run a script in its folder; what it prints is kept in ``build.log``.
+
+    Raises
+    ------
+    BuildError
+        If it fails, or has not made the file `made`, with the end of what it printed.
+    """
+    with steps.step(f"sh {name}, some hours"):
+        done = subprocess.run(["sh", name], cwd=folder, capture_output=True, text=True)
+    (folder / "build.log").write_text(done.stdout + done.stderr)
+    if done.returncode or not (folder / made).exists():
+        tail = "\n".join((done.stdout + done.stderr).splitlines()[-20:])
+        raise BuildError(f"sh {name} failed in {folder} with status {done.returncode}; build.log ends:\n{tail}")
+
+
+def version_of(tool: str) -> str:
+    """What a tool says of its version, in a line; empty where it is not there."""
+    if shutil.which(tool) is None:
+        return ""
+    option = {"aocl": "version", "vivado": "-version"}.get(tool, "--version")
+    done = subprocess.run([tool, option], capture_output=True, text=True)
+    return " ".join(done.stdout.split()) or "unknown"
 
 
 if __name__ == "__main__":

@@ -24,6 +24,8 @@ class RequestPort(wiring.Component):
     o : Out(stream of 32 bits)
         The results, in order: see `muntin.contract.opencl.Request`.
     control : Out(Axi4LiteSignature)
+    halt : Out(1)
+        A reset waits for `quiet`, or is under way.
     quiet : In(1)
         A reset would cut nothing off.
     reset : Out(1)
@@ -43,6 +45,7 @@ class RequestPort(wiring.Component):
                 "i": In(stream.Signature(RequestLayout())),
                 "o": Out(stream.Signature(32)),
                 "control": Out(Axi4LiteSignature(address_width)),
+                "halt": Out(1),
                 "quiet": In(1),
                 "reset": Out(1),
             }
@@ -95,16 +98,17 @@ class RequestPort(wiring.Component):
                         m.d.sync += control.arvalid.eq(1)
                         m.next = "READ"
             with m.State("QUIET"):
+                m.d.comb += self.halt.eq(1)
                 m.d.sync += self.o.payload.eq(~self.quiet)
                 with m.If(self.quiet):
                     m.next = "RESET"
                 with m.Elif(last):
                     m.next = "ANSWER"
             with m.State("RESET"):
-                m.d.comb += self.reset.eq(1)
+                m.d.comb += [self.halt.eq(1), self.reset.eq(1)]
                 m.next = "RESET AGAIN"
             with m.State("RESET AGAIN"):
-                m.d.comb += self.reset.eq(1)
+                m.d.comb += [self.halt.eq(1), self.reset.eq(1)]
                 m.next = "ANSWER"
             with m.State("ANSWER"):
                 m.d.comb += self.o.valid.eq(1)

@@ -1,11 +1,13 @@
-"""The description of an RTL module for the OpenCL SDK."""
+"""The descriptions of an RTL module for Intel's OpenCL SDK, and of an RTL kernel for Vitis."""
 
 from __future__ import annotations
 
+from typing import Any
 from xml.etree import ElementTree
 
-from muntin.contract.opencl import FUNCTION, MODEL, MODULE, VERILOG
+from muntin.contract.opencl import FUNCTION, KERNEL, MODEL, MODULE, VERILOG, arguments
 from muntin.hw.opencl.rtl_module import RtlModule
+from muntin.hw.opencl.vitis_kernel import CONTROL, HOST, VitisKernel
 
 STREAM_PORTS = ("clock", "resetn", "ivalid", "iready", "ovalid", "oready")
 
@@ -61,3 +63,63 @@ def manifest(module: RtlModule) -> str:
     ElementTree.SubElement(requirements, "FILE", name=VERILOG)
     ElementTree.indent(specification)
     return ElementTree.tostring(specification, encoding="unicode") + "\n"
+
+
+def kernel_xml(module: VitisKernel, parameters: Any) -> str:
+    """The kernel description file of an RTL kernel: its ports, and where each argument is written.
+
+    Source
+    ------
+    AMD, Vitis Reference Guide (UG1702), "RTL Kernel XML File": the elements, their attributes and what each may be.
+    """
+    root = ElementTree.Element("root", versionMajor="1", versionMinor="6")
+    kernel = ElementTree.SubElement(
+        root,
+        "kernel",
+        name=KERNEL,
+        language="ip_c",
+        vlnv=f"muntin:kernel:{KERNEL}:1.0",
+        attributes="",
+        preferredWorkGroupSizeMultiple="0",
+        workGroupSize="1",
+        interrupt="true",
+        hwControlProtocol="ap_ctrl_hs",
+    )
+    ports = ElementTree.SubElement(kernel, "ports")
+
+    def port(name: str, mode: str, span: int, width: int) -> None:
+        ElementTree.SubElement(
+            ports,
+            "port",
+            name=name,
+            mode=mode,
+            range=f"{span:#x}",
+            dataWidth=str(width),
+            portType="addressable",
+            base="0x0",
+        )
+
+    port(CONTROL, "slave", 0x1000, 32)
+    for name, axi in module.masters.items():
+        port(name, "master", (1 << axi.address_width) - 1, axi.data_width)
+    offsets = {register.name: register.offset for register in module.registers.settings}
+    listed = ElementTree.SubElement(kernel, "args")
+    for number, argument in enumerate(arguments(parameters)):
+        name = argument.name.upper()
+        size = 8 if argument.pointer else 4
+        behind = f"m_axi_{argument.name}" if argument.name.startswith("memory_") else HOST
+        ElementTree.SubElement(
+            listed,
+            "arg",
+            name=argument.name,
+            addressQualifier="1" if argument.pointer else "0",
+            id=str(number),
+            port=behind if argument.pointer else CONTROL,
+            size=f"{size:#x}",
+            offset=f"{offsets[f'{name}_LOW' if argument.pointer else name]:#x}",
+            type=argument.kind,
+            hostOffset="0x0",
+            hostSize=f"{size:#x}",
+        )
+    ElementTree.indent(root)
+    return '<?xml version="1.0" encoding="UTF-8"?>\n' + ElementTree.tostring(root, encoding="unicode") + "\n"

@@ -268,7 +268,7 @@ def test_what_does_not_fit_together_is_refused(world: World, tmp_path: Path) -> 
         newest = join.last_batch
     other = World(world.servers, tmp_path)
     for options, error, said in (
-        ({"left": 9, "right": 9, "within": None, "watermark": None}, StateError, "belongs to a join with left=None, not"),
+        ({"left": 9, "right": 9, "within": None, "watermark": None}, StateError, "to a join with left=None, not"),
         ({"name": "another"}, StateError, f"belongs to a KafkaJoin with name='{world.name}', not 'another'"),
         ({"state": other.state}, StateError, f"is empty, and group '{world.name}' has those of batch {newest}"),
         ({"taken": newest - 2}, StateError, f"the newest batch of the state in .* is {newest}, and group"),

@@ -9,61 +9,28 @@ from cocotb.utils import get_sim_time
 from muntin.contract.designs.bisort import BISORT, Parameters
 from muntin.contract.opencl import Request, request
 from muntin.contract.registers import Command, ErrorCode, Operation
-from muntin.sim.models.kernel import KernelModel
 from muntin.sim.stream_bench import settings
-from tests.hw.bisort.kernel_scenarios import Scenarios, same
 from tests.hw.opencl.module_bench import ModuleBench
+from tests.hw.opencl.twin import DONE, Twin
 
 SETTINGS = settings()
 PARAMETERS = Parameters(**SETTINGS["parameters"])
 OFFSET = {register.name: register.offset for register in BISORT.registers()}
 CHANNEL = (1 << PARAMETERS.address_bits) // PARAMETERS.channels
-KEY = np.dtype(np.uint32 if PARAMETERS.key_bits == 32 else np.uint64)
-DONE = next(register for register in BISORT.registers() if register.name == "CONTROL").field("done").mask
 
 
-class Twin(ModuleBench):
+class Module(Twin, ModuleBench):
     """The module, and a model that is given the same."""
 
     def __init__(self, dut, share, *, by_burst):
         super().__init__(dut, PARAMETERS, BISORT.registers(), share, by_burst=by_burst)
-        self.model = KernelModel(PARAMETERS, 1 << PARAMETERS.address_bits)
-        self.scenarios = Scenarios(PARAMETERS, self.random.getrandbits(32), CHANNEL // 2)
-        self.tag = 0
-
-    async def run(self, *commands):
-        """Pushes commands, starts, waits for the end, and gives the error."""
-        words = []
-        for command in commands:
-            self.tag += 1
-            for word in command.words(self.tag):
-                words.append(request(Request.WRITE, OFFSET["QUEUE_PUSH"], word))
-                self.model.write_register(OFFSET["QUEUE_PUSH"], word)
-        words += [
-            request(Request.WRITE, OFFSET["CONTROL"], 1),
-            request(Request.WAIT, OFFSET["CONTROL"], DONE),
-            request(Request.READ, OFFSET["ERROR_CODE"]),
-        ]
-        *_, control, code = await self.call(*words)
-        assert control & DONE
-        self.model.write_register(OFFSET["CONTROL"], 1)
-        assert code == self.model.read_register(OFFSET["ERROR_CODE"])
-        return ErrorCode(code)
-
-    async def check(self, operation, rows):
-        scenario = self.scenarios.make(operation, rows)
-        for address, content in scenario.writes:
-            self.memory.write(self.place(address), content.tobytes())
-            self.model.write_memory(address, content)
-        assert await self.run(scenario.command) == ErrorCode.NONE, scenario.command
-        differs = same(scenario, KEY, self.bytes, self.model.read_memory)
-        assert not differs, (differs, scenario.command)
+        self.compare(PARAMETERS)
 
 
 @cocotb.test()
 @cocotb.parametrize(share=[0.0, 0.4], by_burst=[False, True])
 async def every_command(dut, share, by_burst):
-    bench = Twin(dut, share, by_burst=by_burst)
+    bench = Module(dut, share, by_burst=by_burst)
     await bench.start()
     assert await bench.read("BUILD_ID") == BISORT.build_id
     for _ in range(6):
@@ -75,7 +42,7 @@ async def every_command(dut, share, by_burst):
 @cocotb.test()
 async def commands_read_what_those_before_wrote(dut):
     """A chain of copies, queued together: each reads what the one before has written, through the other channel."""
-    bench = Twin(dut, 0.3, by_burst=True)
+    bench = Module(dut, 0.3, by_burst=True)
     await bench.start()
     content = bench.random.randbytes(4 * PARAMETERS.burst_bytes)
     bench.memory.write(bench.bases[0], content)
@@ -92,7 +59,7 @@ async def commands_read_what_those_before_wrote(dut):
 
 @cocotb.test()
 async def an_error_and_a_reset(dut):
-    bench = Twin(dut, 0.2, by_burst=False)
+    bench = Module(dut, 0.2, by_burst=False)
     await bench.start()
     wrong = Command(operation=Operation.COPY, length_a=64, keys_a=1, keys_out=0)
     assert await bench.run(wrong) == ErrorCode.MISALIGNED_ADDRESS
@@ -107,7 +74,7 @@ async def an_error_and_a_reset(dut):
 
 @cocotb.test()
 async def a_wait_for_what_never_comes_ends(dut):
-    bench = Twin(dut, 0.0, by_burst=False)
+    bench = Module(dut, 0.0, by_burst=False)
     await bench.start()
     began = get_sim_time("step")
     control = (await bench.call(request(Request.WAIT, OFFSET["CONTROL"], DONE)))[0]

@@ -1,4 +1,4 @@
-"""The RTL module of the OpenCL SDK, at its own ports, against the kernel's model."""
+"""The RTL module of Intel's OpenCL SDK and the RTL kernel of Vitis, at their own ports, against the kernel's model."""
 
 import dataclasses
 
@@ -15,6 +15,7 @@ from muntin.hw.boards.linked_kernel import kernel_of
 from muntin.hw.memory.avalon_writer import AvalonWriter
 from muntin.hw.memory.port_shape import PortShape
 from muntin.hw.opencl.rtl_module import RtlModule
+from muntin.hw.opencl.vitis_kernel import VitisKernel
 from muntin.sim.block_runner import run_bench
 
 TWO_CHANNELS = dataclasses.replace(Parameters.preset("tiny"), address_bits=18, channels=2)
@@ -41,6 +42,17 @@ def test_module_with_splitjoin_against_the_model(seed):
         "tests.hw.opencl.cocotb_rtl_splitjoin",
         seed=seed,
         parameters=dataclasses.asdict(small),
+    )
+
+
+def test_vitis_kernel_against_the_model(seed):
+    two_lanes = dataclasses.replace(Parameters.preset("tiny"), address_bits=18, lanes=2)
+    run_bench(
+        VitisKernel(*kernel_of(two_lanes), two_lanes, wait_cycles=1 << 14),
+        "opencl_vitis_kernel",
+        "tests.hw.opencl.cocotb_vitis_kernel",
+        seed=seed,
+        parameters=dataclasses.asdict(two_lanes),
     )
 
 
