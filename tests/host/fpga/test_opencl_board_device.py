@@ -1,12 +1,13 @@
 """A board behind an OpenCL shell as a device: where it is not, and with a bitstream of a stand-in."""
 
 import dataclasses
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from muntin.contract.boards import board
-from muntin.contract.opencl import BINARY
+from muntin.contract.opencl import INTEL, VITIS
 from muntin.hardware import list_devices, open_device
 from muntin.host.devices.opencl_device import OpenClDevice
 from muntin.host.errors import DeviceError
@@ -16,14 +17,18 @@ from muntin.host.selftest import selftest
 
 BOARD = board("de5a")
 SMALL = dataclasses.replace(BOARD, memory_bytes=1 << 25)
+# The card with one lane, as the model in C has one.
+CARD = board("u55c")
+ONE_LANE = dataclasses.replace(
+    CARD, memory_bytes=1 << 25, parameters={"bisort": dataclasses.replace(CARD.parameters["bisort"], lanes=1)}
+)
+BINARY = INTEL.binary
 
 
 @pytest.fixture
 def no_shell(monkeypatch):
-    def missing():
-        raise DeviceError("no OpenCL platform of Intel's FPGA SDK is here")
-
-    monkeypatch.setattr(opencl, "shell_device", missing)
+    other = SimpleNamespace(platform=SimpleNamespace(name="Another OpenCL"))
+    monkeypatch.setattr(opencl, "OpenClDevice", SimpleNamespace(cl_devices=lambda: [other]))
 
 
 @pytest.fixture
@@ -33,13 +38,13 @@ def shell(monkeypatch, tmp_path):
         device = OpenClDevice.cl_devices()[0]
     except DeviceError as error:
         pytest.skip(str(error))
-    monkeypatch.setattr(opencl, "shell_device", lambda: device)
+    monkeypatch.setattr(opencl, "shell_device", lambda shell: device)
     monkeypatch.setattr(opencl, "BUILDS", tmp_path / "builds")
-    monkeypatch.setattr(transports, "BOARDS", {"de5a": SMALL})
+    monkeypatch.setattr(transports, "BOARDS", {"de5a": SMALL, "u55c": ONE_LANE})
     monkeypatch.setattr(
         opencl,
         "OpenClBoard",
-        lambda program, parameters, memory_bytes, banks: OpenClBoard(program, parameters, memory_bytes),
+        lambda program, parameters, memory_bytes, shell: OpenClBoard(program, parameters, memory_bytes),
     )
     return device
 
@@ -50,12 +55,22 @@ def built(folder, design, device):
     return folder
 
 
-def test_a_board_that_is_not_here_is_listed_with_the_reason(no_shell):
-    info = next(info for info in list_devices() if info.name == "board:de5a")
+@pytest.mark.parametrize(("name", "needed"), [("de5a", "Intel's FPGA SDK for OpenCL"), ("u55c", "Xilinx Runtime")])
+def test_a_board_that_is_not_here_is_listed_with_the_reason(no_shell, name, needed):
+    info = next(info for info in list_devices() if info.name == f"board:{name}")
     assert not info.available
-    assert "no OpenCL platform of Intel's FPGA SDK" in info.reason
-    with pytest.raises(DeviceError, match="board:de5a cannot be opened: no OpenCL platform"):
-        open_device("board:de5a")
+    assert needed in info.reason
+    with pytest.raises(DeviceError, match=f"board:{name} cannot be opened: its OpenCL platform is not here"):
+        open_device(f"board:{name}")
+
+
+def test_a_card_of_vitis_is_the_same_kernel_behind_another_shell(shell, tmp_path):
+    (tmp_path / VITIS.binary).write_bytes(model_program(ONE_LANE.parameters["bisort"], shell).binaries[0])
+    lines = list(selftest(f"board:u55c:{tmp_path}", hold=0))
+    assert "key_bits 32" in lines[1]
+    assert [line.split()[0] for line in lines] == ["device", "identity", "memory", "soak", "join"]
+    with pytest.raises(DeviceError, match=f"there is no {VITIS.binary} in .*make bitstream BOARD=u55c"):
+        open_device("board:u55c")
 
 
 def test_a_board_without_a_bitstream_says_how_to_make_one(shell, tmp_path):

@@ -21,7 +21,7 @@ from amaranth.lib.wiring import In, Out
 
 from muntin.contract.designs.bisort import Parameters
 from muntin.contract.designs.splitjoin import SplitJoinParameters
-from muntin.contract.opencl import BINARY, FUNCTION, HEADER, KERNELS, MANIFEST, MODEL, MODULE, VERILOG
+from muntin.contract.opencl import FUNCTION, HEADER, INTEL, KERNELS, MANIFEST, MODEL, MODULE, VERILOG
 from muntin.hw.boards import build as build_module
 from muntin.hw.boards.build import build
 from muntin.hw.boards.data.de5a import BUILD as BOARD
@@ -408,12 +408,12 @@ def test_with_the_tools_they_are_run_in_order(tmp_path, monkeypatch):
     bin_ = tmp_path / "bin"
     bin_.mkdir()
     stand_in(bin_, "aocl", 'echo aocl "$@" >> log; [ "$1" = version ] && echo aocl 18.1; exit 0')
-    stand_in(bin_, "aoc", f'echo aoc "$@" >> log; echo aoc 18.1; touch {BINARY}')
+    stand_in(bin_, "aoc", f'echo aoc "$@" >> log; echo aoc 18.1; touch {INTEL.binary}')
     monkeypatch.setenv("PATH", f"{bin_}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.chdir(tmp_path)
     folder = build(SMALL, "bisort", root=tmp_path / "builds")
     report = json.loads((folder / "report.json").read_text())
-    assert report["bitstream"] == BINARY
+    assert report["bitstream"] == INTEL.binary
     assert report["tools"]["aoc"] == "aoc 18.1"
     ran = (folder / "log").read_text().splitlines()
     assert [line.split()[:3] for line in ran] == [
