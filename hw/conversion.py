@@ -1,5 +1,6 @@
 """Components as RTLIL and as Verilog, as Amaranth writes them."""
 
+import re
 from typing import Any
 
 from amaranth.back import rtlil, verilog
@@ -54,3 +55,21 @@ def _emit_memory(emitter: Any, index: int, cell: Any) -> None:
 
 emit_memory_by_bits = rtlil.ModuleEmitter.emit_memory  #: Amaranth's own.
 rtlil.ModuleEmitter.emit_memory = _emit_memory
+
+
+_ZEROS = re.compile(r"^  initial begin\n(?:    .+\[\d+\] = \d+'[bdho]0+;\n)+  end\n", re.M)
+
+
+def without_zeros(text: str) -> str:
+    """Verilog as Amaranth writes it, without the `initial` blocks that set a memory to zeros word by word.
+
+    An index of 65,536 entries has as many lines of them. The memories of an Arria 10 and of an UltraScale+ are zero
+    after configuration whatever the Verilog says; one that begins with anything else keeps its block.
+
+    Source
+    ------
+    Intel Cyclone 10 GX Core Fabric and General Purpose I/Os Handbook (683775), section 2.2.4, table 4, for M20K and
+    MLAB; the Arria 10's handbook (683461), table 5, lists the same blocks. AMD, UltraScale Architecture Memory
+    Resources (UG573), initialization of block RAM and UltraRAM.
+    """
+    return _ZEROS.sub("", text)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -56,7 +55,7 @@ class De5aBoard(BoardBuild):
     def _library(self, p: Any, steps: Steps) -> dict[str, str]:
         from muntin.contract.opencl import build_header, declaration, kernels, model
         from muntin.hw.boards.linked_kernel import kernel_of
-        from muntin.hw.conversion import to_verilog
+        from muntin.hw.conversion import to_verilog, without_zeros
         from muntin.hw.opencl.manifest import manifest
         from muntin.hw.opencl.rtl_module import RtlModule
 
@@ -83,7 +82,7 @@ class De5aBoard(BoardBuild):
         from muntin.hw.boards.axi_component import AxiKernel, axi_component
         from muntin.hw.boards.de5a_platform import CONSTRAINTS, SYSTEM, De5aPlatform, De5aTop
         from muntin.hw.boards.linked_kernel import kernel_of
-        from muntin.hw.conversion import to_verilog
+        from muntin.hw.conversion import to_verilog, without_zeros
 
         kernel = AxiKernel(kernel_of(p)[0])
         component = axi_component(kernel, COMPONENT, p.outstanding)
@@ -148,23 +147,6 @@ _SDK = (
     "support package with the board {shell}, named by AOCL_BOARD_PACKAGE_ROOT"
 )
 _QUARTUS = "Quartus Prime Standard Edition 16.0 or newer with the Arria 10 devices and its licence"
-
-
-_ZEROS = re.compile(r"^  initial begin\n(?:    .+\[\d+\] = \d+'[bdho]0+;\n)+  end\n", re.M)
-
-
-def without_zeros(text: str) -> str:
-    """Verilog as Amaranth writes it, without the `initial` blocks that set a memory to zeros word by word.
-
-    An index of 65,536 entries has as many lines of them. The block RAM of an Arria 10 is zero after configuration
-    whatever the Verilog says; a memory that begins with anything else keeps its block.
-
-    Source
-    ------
-    Intel Cyclone 10 GX Core Fabric and General Purpose I/Os Handbook (683775), section 2.2.4, table 4, for M20K and
-    MLAB; the Arria 10's handbook (683461), table 5, lists the same blocks.
-    """
-    return _ZEROS.sub("", text)
 
 
 def _text(content: str | bytes) -> str:

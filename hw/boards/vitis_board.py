@@ -32,14 +32,14 @@ class VitisBoard(BoardBuild):
 
     def files(self, design: str, steps: Steps) -> dict[str, str]:
         from muntin.hw.boards.linked_kernel import kernel_of
-        from muntin.hw.conversion import to_verilog
+        from muntin.hw.conversion import to_verilog, without_zeros
         from muntin.hw.opencl.manifest import kernel_xml
         from muntin.hw.opencl.vitis_kernel import VitisKernel
 
         p = self.parameters[design]
         module = VitisKernel(*kernel_of(p), p)
         with steps.step("RTL kernel to Verilog"):
-            text = to_verilog(module, KERNEL)
+            text = without_zeros(to_verilog(module, KERNEL))
         part = self.part.split()[-1]
         names = {
             "kernel": KERNEL,

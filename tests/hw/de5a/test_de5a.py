@@ -25,9 +25,10 @@ from muntin.contract.opencl import FUNCTION, HEADER, INTEL, KERNELS, MANIFEST, M
 from muntin.hw.boards import build as build_module
 from muntin.hw.boards.build import build
 from muntin.hw.boards.data.de5a import BUILD as BOARD
-from muntin.hw.boards.de5a_board import De5aBoard, without_zeros
+from muntin.hw.boards.de5a_board import De5aBoard
 from muntin.hw.boards.de5a_platform import CONSTRAINTS
 from muntin.hw.boards.tools import BuildError, Steps, ToolMissingError
+from muntin.hw.conversion import without_zeros
 from tests.hw.de5a.tools import black_box, joined, lint, other_side, ports_of, read_component, read_system
 
 _TINY = dataclasses.replace(Parameters.preset("tiny"), channels=2, address_bits=33)
