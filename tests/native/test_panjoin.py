@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from muntin.host.native import _core
-from tests.native.nested_loop import Batch, NestedLoop, in_order, open_engine
+from tests.native.nested_loop import ISAS, Batch, NestedLoop, in_order, open_engine
 
 INT32 = np.iinfo(np.int32)
 
@@ -241,3 +241,38 @@ def test_late_rows_lie_in_a_buffer_of_their_own() -> None:
         assert [figures["late_rows"] for figures in seen] == [0, 0, 3, 3, 5, 5, 6, 6, 6]
         assert seen[2]["late"] == [3]
         assert seen[-1]["late"] == [3, 3, 0]  # sixty of one batch were no few
+
+
+@pytest.mark.parametrize("index", ["rap_table", "wib_tree"])
+@pytest.mark.parametrize("bits", [32, 64])
+@pytest.mark.parametrize("timed", [False, True])
+@pytest.mark.parametrize("isa", ISAS)
+def test_probes_that_share_a_partition_go_through_its_rows_together(
+    index: str, bits: int, timed: bool, isa: str, seed: int
+) -> None:
+    """Partitions of hundreds of rows, and probes that meet all, some or none of one, or several; rows that some of them
+    may not see."""
+    rng, reach = np.random.default_rng(seed), 3
+    parameters = {"rap_table": {"partitions": 3}, "wib_tree": {"leaf_rows": 512}}[index]
+    within = (-60, 60) if timed else None
+    windows: dict[str, Any] = {"within": within} if timed else {"window": (1500, 700)}
+    engine = open_engine(
+        key_bits=bits, bands=[(-reach, reach)], index=index, subwindow_rows=1200, isa=isa, **windows, **parameters
+    )
+    model = NestedLoop((1500, 700), within, [(-reach, reach)])
+    arrived = found_pairs = 0
+    for step in range(8):
+        count = 500
+        rows = arrived + np.arange(count)
+        times = step * 40 + np.sort(rng.integers(0, 40, count)) if timed else None
+        keys = [rng.choice([rng.integers(0, 2000, count), np.full(count, 700)], axis=0) for _ in range(2)]
+        left, right = (
+            Batch(own.astype(f"int{bits}"), rows, other, times)
+            for own, other in zip(keys, (rows, rows + 1), strict=True)
+        )
+        arrived += count
+        expected, found = model.step((left, right)), engine.step(left.input(), right.input())
+        for side in (0, 1):
+            np.testing.assert_array_equal(in_order(found[side]), expected[side])
+            found_pairs += len(expected[side])
+    assert found_pairs > 10_000

@@ -511,6 +511,7 @@ constexpr KernelTable table = {
     keep_past<Word>,
     keep_past<Wide>,
     scan,
+    scan_together,
     emit<Word>,
     emit<Row>,
     count_bits,

@@ -88,6 +88,8 @@ struct Kernels {
   size_t (*scan)(const Key* keys, size_t count, Key low, Key high, uint32_t* out);
 };
 
+constexpr size_t kScanned = 4;  // probes that `scan_together` compares with each word
+
 struct KernelTable {
   const char* name;
   Kernels<int32_t> narrow;
@@ -107,6 +109,10 @@ struct KernelTable {
   // Copies the row numbers of those of `count` unsorted words with `lower <= word <= upper`; returns how many. `rows` is
   // null where words hold the numbers; room as above.
   size_t (*scan)(const Word* words, const Row* rows, size_t count, Word lower, Word upper, Row* out);
+  // The same for `kScanned` probes, with one look at each word: those of probe i go to `out + i * room + found[i]`, and are
+  // added to `found[i]`.
+  void (*scan_together)(const Word* words, const Row* rows, size_t count, const Word* lower, const Word* upper, Row* out,
+                        size_t room, size_t* found);
   // Row numbers are the low halves of words, or lie in an array of rows.
   void (*emit_words)(const Word* words, const Found* found, size_t count, const PairsOut& out);
   void (*emit_rows)(const Row* rows, const Found* found, size_t count, const PairsOut& out);

@@ -115,6 +115,30 @@ size_t scan(const Word* words, const Row* rows, size_t count, Word lower, Word u
   }
   return out - begin;
 }
+
+void scan_together(const Word* words, const Row* rows, size_t count, const Word* lower, const Word* upper, Row* out,
+                   size_t room, size_t* found) {
+  __m512i least[kScanned], most[kScanned];
+  Row* end[kScanned];
+  for (size_t probe = 0; probe < kScanned; ++probe) {
+    least[probe] = _mm512_set1_epi64(lower[probe]);
+    most[probe] = _mm512_set1_epi64(upper[probe]);
+    end[probe] = out + probe * room + found[probe];
+  }
+  for (size_t i = 0; i < count; i += 8) {
+    const auto some = static_cast<__mmask8>(count - i < 8 ? (1u << (count - i)) - 1 : 0xFF);
+    const __m512i held = _mm512_maskz_loadu_epi64(some, words + i);
+    for (size_t probe = 0; probe < kScanned; ++probe) {
+      const __mmask8 met =
+          _mm512_mask_cmple_epi64_mask(_mm512_mask_cmple_epi64_mask(some, least[probe], held), held, most[probe]);
+      if (met == 0) continue;
+      const __m256i numbers = rows ? _mm256_maskz_loadu_epi32(some, rows + i) : _mm512_maskz_cvtepi64_epi32(0xFF, held);
+      _mm256_storeu_si256(reinterpret_cast<__m256i*>(end[probe]), _mm256_maskz_compress_epi32(met, numbers));
+      end[probe] += std::popcount(static_cast<unsigned>(met));
+    }
+  }
+  for (size_t probe = 0; probe < kScanned; ++probe) found[probe] = end[probe] - (out + probe * room);
+}
 #else
 size_t scan(const Word* words, const Row* rows, size_t count, Word lower, Word upper, Row* out) {
   Row* const begin = out;
@@ -123,6 +147,17 @@ size_t scan(const Word* words, const Row* rows, size_t count, Word lower, Word u
     out += (lower <= words[i]) & (words[i] <= upper);
   }
   return out - begin;
+}
+
+void scan_together(const Word* words, const Row* rows, size_t count, const Word* lower, const Word* upper, Row* out,
+                   size_t room, size_t* found) {
+  for (size_t i = 0; i < count; ++i) {
+    const Row row = rows ? rows[i] : static_cast<Row>(words[i]);
+    for (size_t probe = 0; probe < kScanned; ++probe) {
+      out[probe * room + found[probe]] = row;
+      found[probe] += (lower[probe] <= words[i]) & (words[i] <= upper[probe]);
+    }
+  }
 }
 
 template <class From>

@@ -213,6 +213,8 @@ class SubwindowChain final : public WindowIndex<typename Structure::Key> {
   static constexpr size_t kMaxRows = size_t{1} << 30;
 
   static constexpr size_t kAhead = 16;
+  static constexpr size_t kFewShared = 256;  // rows of a partition, below which to move what is found costs what it gains
+  static constexpr size_t kManyShared = size_t{1} << 16;
 
   // Rows that came late for their subwindow: in order of arrival, looked at by every probe that their times concern.
   struct Late {
@@ -440,9 +442,20 @@ class SubwindowChain final : public WindowIndex<typename Structure::Key> {
           structure.prefetch(ahead[j - i]);
         }
       }
+      if (checked >= kCheckpoint) {
+        matches.checkpoint();
+        checked = 0;
+      }
+      const uint32_t first = ahead[i % kAhead];
+      if (share(structure, ahead, i, probes)) {
+        if (const size_t rows = scan_shared(structure, first, i, visible, probes, scope, matches)) {
+          checked += kScanned * rows;
+          i += kScanned - 1;
+          continue;
+        }
+      }
       const Key high = Run<Key>::key(probes.upper[i]);
       const size_t start = matches.kept.size();
-      const uint32_t first = ahead[i % kAhead];
       for (uint32_t at = first;; at = structure.next(at)) {
         const bool last = structure.ends(at, high);
         const bool whole = at != first && !last;  // every row of it lies between the bounds
@@ -453,13 +466,40 @@ class SubwindowChain final : public WindowIndex<typename Structure::Key> {
         });
         if (last) break;
       }
-      if (checked >= kCheckpoint) {
-        matches.checkpoint();
-        checked = 0;
-      }
       keep(probes.places[i], start, visible, scope, matches);
     }
     if (matches.found.size() > before) matches.parts.push_back({nullptr, nullptr, before, matches.found.size()});
+  }
+
+  // Whether all rows that probe i and those behind it, which are scanned together, may meet lie in one partition.
+  static bool share(const Structure& structure, const uint32_t* ahead, size_t i, const Probes& probes) {
+    const size_t last = i + kScanned - 1;
+    return i % kAhead + kScanned <= kAhead && last < probes.count && ahead[last % kAhead] == ahead[i % kAhead] &&
+           structure.ends(ahead[i % kAhead], Run<Key>::key(probes.upper[last]));
+  }
+
+  // Section III-E: the rows of a partition are gone through once for the probes that share it, each row beside all of
+  // them. Returns how many rows those are; 0, and nothing is done, where they are few or very many.
+  size_t scan_shared(const Structure& structure, uint32_t partition, size_t i, const VisibleRange& visible,
+                     const Probes& probes, const Scope& scope, Matches& matches) const {
+    size_t rows = 0;
+    structure.each(partition, [&rows](const RowSpan<Key>& some) { rows += some.count; });
+    if (rows < kFewShared || rows > kManyShared) return 0;
+    const size_t room = rows + 2 * kLeaf;
+    size_t end = matches.kept.size(), found[kScanned] = {};
+    matches.kept.resize(end + kScanned * room);
+    Row* const out = matches.kept.data() + end;
+    structure.each(partition, [&](const RowSpan<Key>& some) {
+      kernels_.scan_together(some.words, some.rows, some.count, probes.lower + i, probes.upper + i, out, room, found);
+    });
+    // Those of each probe move up behind what is kept of the ones before, over no rows that are still to be moved.
+    for (size_t probe = 0; probe < kScanned; ++probe) {
+      std::memmove(matches.kept.data() + end, out + probe * room, found[probe] * sizeof(Row));
+      matches.kept.resize(end + found[probe]);
+      keep(probes.places[i + probe], end, visible, scope, matches);
+      end = matches.kept.size();
+    }
+    return rows;
   }
 
   // A sorted structure gives ranges; rows are copied where they have to be checked.
