@@ -386,7 +386,7 @@ def test_other_refusals(tmp_path: Path) -> None:
             WindowJoin.from_spec(
                 SPEC, left_schema=SCHEMA, right_schema=SCHEMA, state=query_place(str(tmp_path / version), name)
             ).process(*calls_of(1, 1)[0], batch=0)
-        with pytest.raises(StateError, match="of another version"):
+        with pytest.raises(StateError, match="by another version"):
             rescale(str(tmp_path / version), 3)
     fed(tmp_path / "c", PLACED["ranges"])
     fed(tmp_path / "c", dataclasses.replace(PLACED["ranges"], count=3))
