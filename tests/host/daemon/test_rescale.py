@@ -297,7 +297,7 @@ def test_what_a_query_began_with(tmp_path: Path) -> None:
     for name, value in names.items():
         with opened(name, value) as join:
             join.process(*calls_of(1, 1)[0], batch=0)
-        with pytest.raises(StateError, match=f"of a join with no_data_batches={value}, not {not value}: go on"):
+        with pytest.raises(StateError, match=f"to a join with no_data_batches={value}, not {not value}: go on"):
             opened(name, not value)
     known = {"one": {"no_data_batches": True}, "other": {"no_data_batches": False}}
     assert begun_with(place, "join") == known
