@@ -14,6 +14,7 @@ from muntin.contract.design import design_of
 from muntin.contract.designs.bisort import Parameters
 from muntin.contract.designs.splitjoin import SplitJoinParameters
 from muntin.contract.opencl import INTEL, VITIS, Shell
+from muntin.contract.registers import parameter_values
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -187,7 +188,7 @@ def to_description(
     content = {
         "board": board,
         "design": design,
-        "parameters": dataclasses.asdict(parameters),
+        "parameters": parameter_values(parameters),
         "clock_hz": clock_hz,
         "memory_bytes": memory_bytes,
         "start": start,

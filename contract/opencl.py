@@ -331,12 +331,14 @@ def build_header(parameters: Any) -> str:
     Raises
     ------
     ParameterError
-        If the kernel has several lanes: the model has one.
+        If the kernel has several lanes, or two columns: the model has one.
     """
     p = parameters
     kind = design_of(p).registers
     if kind.lanes(p) != 1:
         raise ParameterError(f"lanes must be 1, as the model in C has one, not {p.lanes}")
+    if kind is SPLITJOIN and p.columns != 1:
+        raise ParameterError(f"columns must be 1, as the model in C has one, not {p.columns}")
     registers = {register.name: register for register in kind.registers()}
     constants = {
         "BUILD_ID": kind.build_id,

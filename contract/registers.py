@@ -442,9 +442,16 @@ def table_hash(*tables: object) -> int:
     return _hash(_plain(tables))
 
 
+def parameter_values(parameters: Any) -> dict[str, Any]:
+    """All that a dataclass of build parameters says, by name. What has a default is left out where it is that: builds
+    stay what they are where there is a further parameter."""
+    values = {field.name: (getattr(parameters, field.name), field.default) for field in dataclasses.fields(parameters)}
+    return {name: value for name, (value, default) in values.items() if value != default}
+
+
 def parameter_hash(parameters: Any) -> int:
-    """A hash, 32 bits, of all that a dataclass of build parameters says, in the order of its fields' names."""
-    return _hash(sorted((field.name, getattr(parameters, field.name)) for field in dataclasses.fields(parameters)))
+    """A hash, 32 bits, of `parameter_values`, in the order of their names."""
+    return _hash(sorted(parameter_values(parameters).items()))
 
 
 def _hash(content: object) -> int:

@@ -98,8 +98,8 @@ class Simulation:
         line; ``"opencl"``, as the OpenCL program that a board's shell would have, with the model in C.
     board : str
         The board of `BOARDS` that it is, with its designs; empty for none.
-    lanes : bool
-        Whether it can have several lanes.
+    option : str
+        The parameter of its builds that a name may set, as ``:lanes=2`` behind it does; empty for none.
     boards : int or None
         How many there are at a time; None for as many as are asked for.
     modules : tuple of str
@@ -116,7 +116,7 @@ class Simulation:
     options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     line: str = ""
     board: str = ""
-    lanes: bool = False
+    option: str = ""
     boards: int | None = None
     modules: tuple[str, ...] = ()
     compiles: bool = False
@@ -152,7 +152,7 @@ SIMULATIONS: dict[str, Simulation] = {
             builds=_both_widths(board_parameters(32, "litedram")),
             entry="board.kernel_board:open_board",
             options={"memory": "litedram"},
-            lanes=True,
+            option="lanes",
             modules=("amaranth", "litedram"),
             compiles=True,
         ),
@@ -163,7 +163,7 @@ SIMULATIONS: dict[str, Simulation] = {
             builds=_both_widths(board_parameters(32, "fast")),
             entry="board.kernel_board:open_board",
             options={"memory": "fast"},
-            lanes=True,
+            option="lanes",
             modules=("amaranth",),
             compiles=True,
         ),
@@ -209,7 +209,7 @@ SIMULATIONS: dict[str, Simulation] = {
             builds=_both_widths(Parameters.preset("ecp5")),
             entry="models.kernel_shell:open_model",
             options={"memory_bytes": _MODEL_BYTES},
-            lanes=True,
+            option="lanes",
         ),
         Simulation(
             name="sim:de5a",
@@ -228,6 +228,7 @@ SIMULATIONS: dict[str, Simulation] = {
             entry="board.kernel_board:open_board",
             options={"memory": "fast"},
             modules=("amaranth",),
+            option="columns",
             compiles=True,
         ),
         Simulation(
@@ -237,6 +238,7 @@ SIMULATIONS: dict[str, Simulation] = {
             builds={"splitjoin": _OPERATOR},
             entry="models.kernel_shell:open_model",
             options={"memory_bytes": _ROWS_BYTES},
+            option="columns",
         ),
         Simulation(
             name="sim:ecpix5:design=splitjoin",

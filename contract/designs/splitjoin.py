@@ -47,6 +47,9 @@ class SplitJoinParameters(MemoryPort):
         Width of an encoded time, 32 or 64; 0 builds no time windows.
     bounds : int
         1 to let rows carry the bounds that stored keys are compared with, 0 to build nothing for that.
+    columns : int
+        Keys of a row: 1, or 2 in a build with bounds. The second one, as wide as the first, is compared with the bounds
+        that the probing row carries for it, in the same cycle; a pair matches where both do.
     fan_out : int
         k, the branches of a node of the distributor, at least 2.
     depth : int
@@ -81,6 +84,7 @@ class SplitJoinParameters(MemoryPort):
     result_rows: int
     bounds: int
     queue_rows: int
+    columns: int = 1
 
     def __post_init__(self) -> None:
         self._at_least(1, "cores", "lanes", "rows", "probe_rows", "queue_rows")
@@ -94,6 +98,9 @@ class SplitJoinParameters(MemoryPort):
         self._one_of("key_bits", (32, 64))
         self._one_of("time_bits", (0, 32, 64))
         self._one_of("bounds", (0, 1))
+        self._one_of("columns", (1, 2))
+        if self.columns > 1 and not self.bounds:
+            raise ParameterError(f"columns must be 1 without bounds, not {self.columns}")
         self._powers_of_two("rows", "queue_rows")
         if self.rows < self.lanes:
             raise ParameterError(f"rows must be at least lanes, {self.lanes}, not {self.rows}")
@@ -299,6 +306,11 @@ SUMMARY_FIELDS: tuple[tuple[Field, ...], ...] = (
 """The words of a summary, which is the first 128 bits of a beat; the rest of the beat is zero."""
 
 
+def second_column(parameters: SplitJoinParameters) -> tuple[str, ...]:
+    """What a row has of a second column: its key, and the bounds of what it may meet. Empty where there is one."""
+    return ("key_2", "lower_2", "upper_2") if parameters.columns > 1 else ()
+
+
 def row_fields(parameters: SplitJoinParameters) -> dict[str, tuple[int, int]]:
     """First word and number of words of each field of a row.
 
@@ -306,13 +318,14 @@ def row_fields(parameters: SplitJoinParameters) -> dict[str, tuple[int, int]]:
     -------
     dict of str to (int, int)
         ``row``, the number; ``flags``, see `ROW_FLAGS`; ``key``; ``lower`` and ``upper`` where rows carry bounds;
-        ``time`` where there are times.
+        ``time`` where there are times; ``key_2``, ``lower_2`` and ``upper_2`` where there are two columns.
     """
     sizes = {"row": 1, "flags": 1, "key": parameters.key_bits // 32}
     if parameters.bounds:
         sizes |= {"lower": parameters.key_bits // 32, "upper": parameters.key_bits // 32}
     if parameters.time_bits:
         sizes["time"] = parameters.time_bits // 32
+    sizes |= dict.fromkeys(second_column(parameters), parameters.key_bits // 32)
     made, at = {}, 0
     for name, words in sizes.items():
         made[name] = (at, words)
@@ -359,7 +372,9 @@ _SETTINGS: tuple[tuple[str, int, str, tuple[Field, ...]], ...] = (
         1,
         "How stored rows are compared.",
         (
-            Field("complement", 0, 1, "1 to take the pairs that the predicate leaves out."),
+            Field(
+                "complement", 0, 1, "1 to take the pairs that the predicate leaves out; of two columns, the first's."
+            ),
             Field("own_bounds", 1, 1, "1 to compare with the bounds that rows carry, in a build with bounds."),
         ),
     ),
@@ -417,7 +432,8 @@ class JoinSettings:
     complement : bool
         Takes the pairs that the predicate leaves out: ``!=`` is the complement of ``=``.
     own_bounds : bool
-        Compares stored keys with the bounds that the probing row carries, in the place of `low` and `high`.
+        Compares stored keys with the bounds that the probing row carries, in the place of `low` and `high`. A second
+        column has no predicate but those bounds: with them it is always compared.
     order : Order
     every : int
         For inner order: a punctuation after every ``1 << every`` comparisons of each core.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import abc
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, ClassVar
 
@@ -180,6 +180,11 @@ class Device(abc.ABC):
     def key_bits(self, index: Index, engine: EngineKind) -> int:
         """Of the widest composite key that an index takes here: 64, or 128."""
         return 64
+
+    def beside(self, index: Index, parts: Sequence[BoundaryGenerator]) -> tuple[int, ...]:
+        """Which further parts of a conjunction an index here takes beside the one that drives, by their places; the
+        others are asked of the pairs that it finds."""
+        return tuple(range(len(parts))) if index.conjunctive else ()
 
     @abc.abstractmethod
     def open_engine(self, spec: EngineSpec, generator: BoundaryGenerator, key_bits: Sides[int], index: Index) -> Engine:

@@ -30,9 +30,12 @@ class ResidualEngine(Engine):
     engine : Engine
         Closed with this one.
     residuals : sequence of ResidualPart
+    beside : sequence of int
+        Which of `Batch.others` the engine itself takes, as its `EngineSpec.others`.
     """
 
-    def __init__(self, engine: Engine, residuals: Sequence[ResidualPart]):
+    def __init__(self, engine: Engine, residuals: Sequence[ResidualPart], beside: Sequence[int] = ()):
+        self._beside = tuple(beside)
         self.spec = engine.spec
         self.engine = engine
         self._residuals = list(residuals)
@@ -67,13 +70,15 @@ class ResidualEngine(Engine):
     def run(self, call: Call) -> Iterator[Found]:
         if call.want is Want.NOTHING:
             self._put(call.batches)
-            yield from self.engine.run(_bare(call))
+            yield from self.engine.run(self._bare(call))
             self._trim_counted(call.arrived)
             return
         batches = call.batches
         lost: IncompleteError | None = None
         known = False  # the keys of the call: once the engine has begun with it
-        bare = dataclasses.replace(_bare(call), want=Want.PAIRS, max_pairs=None if call.counting else call.max_pairs)
+        bare = dataclasses.replace(
+            self._bare(call), want=Want.PAIRS, max_pairs=None if call.counting else call.max_pairs
+        )
         for step in self._pacer.steps(bare):
             try:
                 for found in self.engine.run(step):
@@ -146,9 +151,8 @@ class ResidualEngine(Engine):
         finally:
             self._residual_seconds += time.perf_counter() - start
 
-
-def _bare(call: Call) -> Call:
-    """A call without the keys of residual parts."""
-    return dataclasses.replace(
-        call, batches={side: dataclasses.replace(b, others=()) for side, b in call.batches.items()}
-    )
+    def _bare(self, call: Call) -> Call:
+        """A call without the keys of residual parts."""
+        others = {side: tuple(batch.others[at] for at in self._beside) for side, batch in call.batches.items()}
+        batches = {side: dataclasses.replace(batch, others=others[side]) for side, batch in call.batches.items()}
+        return dataclasses.replace(call, batches=batches)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import threading
 import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, cast
 
@@ -193,6 +193,18 @@ class FpgaDevice(RunDevice):
                 f"{engine!r}: give engine='splitjoin'"
             )
         return engine
+
+    def beside(self, index: Index, parts: Sequence[BoundaryGenerator]) -> tuple[int, ...]:
+        """See `Device`. A kernel with a second column takes the part that is bounded at both ends, else at one, else
+        the first."""
+        if self._hosted.shared or self.parameters.columns == 1:
+            return ()
+        fitting = [
+            at
+            for at, part in enumerate(parts)
+            if max(kind.bits for kind in part.key_types.values()) <= self.parameters.key_bits
+        ]
+        return tuple(sorted(fitting, key=lambda at: parts[at].open_ends)[:1])
 
     def open_engine(self, spec: EngineSpec, generator: BoundaryGenerator, key_bits: Sides[int], index: Index) -> Engine:
         """See `Device`. Raises DeviceError too, if no board is free or it fails."""

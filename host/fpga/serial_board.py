@@ -12,7 +12,7 @@ import numpy as np
 
 from muntin.contract.boards import from_description
 from muntin.contract.link import DESCRIPTION_BASE, DRAM_BASE, KERNEL_BASE
-from muntin.contract.registers import CONTROL_REGISTERS
+from muntin.contract.registers import CONTROL_REGISTERS, parameter_values
 from muntin.host.errors import LinkIdentityError, MemoryStartError
 from muntin.host.fpga.link import LinkClient
 
@@ -341,7 +341,7 @@ class SerialBoard:
                 f"the board has the design {found['design']!r}, not {' or '.join(map(repr, parameters))}: load one of "
                 f"these onto it, or open what it has as board:{board}:design={found['design']}"
             )
-        expected = dataclasses.asdict(parameters[found["design"]])
+        expected = parameter_values(parameters[found["design"]])
         differing = [
             f"{name} is {found['parameters'].get(name)}, not {expected.get(name)}"
             for name in sorted({*expected, *found["parameters"]})

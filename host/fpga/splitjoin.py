@@ -40,6 +40,8 @@ class JoinRows:
     null, mark, again, more : ndarray of bool, shape (n,)
         As `muntin.contract.designs.splitjoin.ROW_FLAGS` has them.
     key, lower, upper, time : ndarray of uint64, shape (n,)
+    key_2, lower_2, upper_2 : ndarray of uint64, shape (n,), or None
+        Of a second column, where the build has one.
     """
 
     side: np.ndarray
@@ -52,12 +54,15 @@ class JoinRows:
     lower: np.ndarray
     upper: np.ndarray
     time: np.ndarray
+    key_2: np.ndarray | None = None
+    lower_2: np.ndarray | None = None
+    upper_2: np.ndarray | None = None
 
     @classmethod
-    def zeros(cls, count: int) -> JoinRows:
+    def zeros(cls, count: int, columns: int = 1) -> JoinRows:
         """So many rows of the left stream, every field of which is 0."""
         flags = (np.zeros(count, np.bool_) for _ in range(4))
-        words = (np.zeros(count, np.uint64) for _ in range(4))
+        words = (np.zeros(count, np.uint64) for _ in range(1 + 3 * columns))
         return cls(np.zeros(count, np.int8), np.zeros(count, np.int64), *flags, *words)
 
     def __len__(self) -> int:
@@ -65,12 +70,13 @@ class JoinRows:
 
     def take(self, chosen: np.ndarray | slice) -> JoinRows:
         """Some of the rows."""
-        return JoinRows(*(getattr(self, field.name)[chosen] for field in dataclasses.fields(self)))
+        columns = [getattr(self, field.name) for field in dataclasses.fields(self)]
+        return JoinRows(*(column[chosen] for column in columns if column is not None))
 
     @classmethod
     def concatenate(cls, parts: list[JoinRows]) -> JoinRows:
         """The rows of all parts."""
-        names = [field.name for field in dataclasses.fields(cls)]
+        names = [field.name for field in dataclasses.fields(cls) if getattr(parts[0], field.name) is not None]
         return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
 
     def words(self, parameters: SplitJoinParameters) -> np.ndarray:

@@ -46,7 +46,9 @@ class SplitJoinEngine(Engine):
 
     A row that can match nothing takes its place in a count window, and so is sent all the same; a time window never
     sees it. The condition goes with the rows, as the interval of the other stream's keys that each may meet; a row with
-    several intervals is sent once more for each. A build whose rows carry no bounds has one band for all.
+    several intervals is sent once more for each. A build whose rows carry no bounds has one band for all. On a build of
+    two columns rows carry a key and an interval of a further part of the condition, too, where there is one: a row is
+    sent for each pair of an interval of the one part and one of the other.
 
     Order is the device's own: punctuation tells where the pairs of each row end, or of each group of rows in outer
     order with an interval, and the engine checks it. Rows say which group goes on with the next row of their stream;
@@ -129,8 +131,11 @@ class SplitJoinEngine(Engine):
 
     def _settings(self, key_bits: Sides[int]) -> JoinSettings:
         p, spec = self._parameters, self.spec
-        if max(key_bits.values()) > p.key_bits:
-            raise self._needs(f"keys of {max(key_bits.values())} bits", f"key_bits={max(key_bits.values())}")
+        if len(spec.others) >= p.columns:
+            raise self._needs(f"by {1 + len(spec.others)} parts of a condition", f"columns={1 + len(spec.others)}")
+        widest = max(*key_bits.values(), *(kind.bits for part in spec.others for kind in part.key_types.values()))
+        if widest > p.key_bits:
+            raise self._needs(f"keys of {widest} bits", f"key_bits={widest}")
         windows: dict[str, Any] = {}
         if self._counts is not None:
             windows = {"windows": tuple(self._counts[side] for side in SIDES)}
@@ -224,7 +229,7 @@ class SplitJoinEngine(Engine):
             to_horizon = self._time_low if side == "right" else -self._time_high
             at = min(max(limit + 1 + (1 << 63) - to_horizon, 0), (1 << 64) - 1)
             if self._held[side].drop(min(at + to_horizon, 1 << 64)):
-                mark = JoinRows.zeros(1)
+                mark = JoinRows.zeros(1, self._parameters.columns)
                 mark.side[:], mark.mark[:], mark.time[:] = SIDES.index(OTHER[side]), True, at
                 self._marks.append(mark)
         return {side: Held(self._held[side].oldest_row) for side in SIDES}
@@ -248,17 +253,17 @@ class SplitJoinEngine(Engine):
         self, side: Side, batch: Batch, other_position: np.ndarray, arrived: int
     ) -> tuple[JoinRows, np.ndarray]:
         """The records of one side's rows, and the place of each in the order of arrival."""
-        bits = self._parameters.key_bits
+        bits, columns = self._parameters.key_bits, self._parameters.columns
         if self.spec.counts is not None:
             base = arrived - len(other_position)
-            rows = JoinRows.zeros(len(other_position))
+            rows = JoinRows.zeros(len(other_position), columns)
             rows.number[:] = np.arange(base, arrived)
             rows.null[:] = True
             place = rows.number + other_position
             own = batch.rows - base
         else:
             held = self._held[side]
-            rows = JoinRows.zeros(len(batch))
+            rows = JoinRows.zeros(len(batch), columns)
             rows.number[:] = held.end + np.arange(len(batch))
             place = batch.rows + batch.other_position
             own = np.arange(len(batch))
@@ -271,32 +276,51 @@ class SplitJoinEngine(Engine):
         rows.null[own] = False
         rows.key[own] = _unsigned(batch.keys, bits)
         rows.lower[:], rows.upper[:] = 1, 0
+        if rows.key_2 is not None and self.spec.others:
+            rows.key_2[own] = _unsigned(batch.others[0], bits)
         if not self._parameters.bounds:
             return rows, place
+        again: list[JoinRows] = []
+        places = [place]
+        fresh = np.ones(len(rows), np.bool_)
         with self._timed("bounds"):
-            again = self._bounds(side, batch, rows, own)
-        more = [rows.take(which) for which, _, _ in again]
-        for repeated, (_, lower, upper) in zip(more, again, strict=True):
-            repeated.again[:], repeated.lower, repeated.upper = True, lower, upper
-        return JoinRows.concatenate([rows, *more]), np.concatenate([place, *(place[which] for which, _, _ in again)])
+            for which, ends in self._intervals(side, batch):
+                which, first = own[which], fresh[own[which]]
+                for name, end in ends.items():
+                    getattr(rows, name)[which[first]] = end[first]
+                fresh[which] = False
+                if not first.all():
+                    repeated = rows.take(which[~first])
+                    repeated.again[:] = True
+                    for name, end in ends.items():
+                        setattr(repeated, name, end[~first])
+                    again.append(repeated)
+                    places.append(place[which[~first]])
+        return JoinRows.concatenate([rows, *again]), np.concatenate(places)
 
-    def _bounds(
-        self, side: Side, batch: Batch, rows: JoinRows, own: np.ndarray
-    ) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-        """Gives each row the first of its intervals; rows, lower and upper ends of those that are left."""
+    def _intervals(self, side: Side, batch: Batch) -> Iterator[tuple[np.ndarray, dict[str, np.ndarray]]]:
+        """Rows of a batch, and the ends of one of the intervals of each, of both columns where there are two: by the
+        names that `JoinRows` has for them."""
         bits = self._parameters.key_bits
         order = np.argsort(batch.keys, kind="stable")
-        fresh = np.ones(len(batch), np.bool_)
-        again = []
+        second: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
+        for part, keys in zip(self.spec.others, batch.others, strict=True):
+            for lower, upper in part.row_bounds(side, keys, part.key_types[OTHER[side]].dtype):
+                second.append((lower <= upper, _unsigned(lower, bits), _unsigned(upper, bits)))
         for bound in self._generator.bounds(side, batch.keys[order]):
             which = order if bound.probes is None else order[bound.probes]
-            lower, upper = _unsigned(bound.lower, bits), _unsigned(bound.upper, bits)
-            first = fresh[which]
-            rows.lower[own[which[first]]], rows.upper[own[which[first]]] = lower[first], upper[first]
-            fresh[which] = False
-            if not first.all():
-                again.append((own[which[~first]], lower[~first], upper[~first]))
-        return again
+            ends = {"lower": _unsigned(bound.lower, bits), "upper": _unsigned(bound.upper, bits)}
+            if self._parameters.columns == 1:
+                yield which, ends
+            elif not self.spec.others:
+                yield which, ends | {"upper_2": np.full(len(which), (1 << bits) - 1, np.uint64)}
+            for some, lower, upper in second:
+                both = some[which]
+                met = which[both]
+                yield (
+                    met,
+                    {name: end[both] for name, end in ends.items()} | {"lower_2": lower[met], "upper_2": upper[met]},
+                )
 
     def _goes_on(self, rows: JoinRows, place: np.ndarray) -> np.ndarray:
         """Which rows of a step are followed by one of their stream in the same group of so many rows of both streams;

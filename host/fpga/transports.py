@@ -79,26 +79,28 @@ class SimulatedBoards:
 
     @staticmethod
     def open(which: str = "") -> FpgaDevice:
-        """Opens the first whose name contains `which`, with as many lanes as ``:lanes=N`` behind it says, else one.
+        """Opens the first whose name contains `which`, with as many lanes, or columns of SplitJoin, as ``:lanes=N`` or
+        ``:columns=N`` behind it says, else one.
 
         Of a board with several designs, ``:design=NAME`` names one.
 
-        Raises DeviceError if there is none, it cannot run here, or has no such number of lanes, or no such design.
+        Raises DeviceError if there is none, it cannot run here, or has no such number of lanes or columns, or no such
+        design.
         """
-        simulation, lanes = _chosen(which.lower())
+        simulation, number = _chosen(which.lower())
         info, builds = _simulated(simulation), simulation.builds
         if not info.available:
             raise DeviceError(f"device {info.name} cannot run here: {info.reason}")
-        if simulation.lanes:
+        if option := simulation.option:
             try:
-                builds = {name: dataclasses.replace(build, lanes=lanes) for name, build in builds.items()}
+                builds = {name: dataclasses.replace(build, **{option: number}) for name, build in builds.items()}
             except ParameterError as error:
                 raise DeviceError(f"device {info.name}: {error}") from error
-        elif lanes != 1:
-            raise DeviceError(f"device {info.name}: lanes must be 1, as on the board, not {lanes}")
-        if lanes > 1:
-            described = f"{info.description}; {lanes} lanes"
-            info = dataclasses.replace(info, name=f"{info.name}:lanes={lanes}", description=described)
+        elif number != 1:
+            raise DeviceError(f"device {info.name}: lanes must be 1, as on the board, not {number}")
+        if number > 1:
+            described = f"{info.description}; {number} {option}"
+            info = dataclasses.replace(info, name=f"{info.name}:{option}={number}", description=described)
         way = functools.partial(_open_simulated, simulation, info.name)  # no method, as that would be a cycle
         return FpgaDevice(info, builds, way, boards=simulation.boards)
 
@@ -123,7 +125,7 @@ def _missing(simulation: Simulation) -> str:
 
 
 def _chosen(which: str) -> tuple[Simulation, int]:
-    """The simulation that a name stands for, and its lanes."""
+    """The simulation that a name stands for, and the number of its option."""
     rest, design = split_design(which)
     place, *options = rest.split(":")
     if design:
@@ -133,20 +135,18 @@ def _chosen(which: str) -> tuple[Simulation, int]:
     named = next(((part, name) for part in wanted for name in SIMULATIONS if part in name), None)
     if named is None:
         raise DeviceError(f"there is no simulated device named like {place!r}: there are {', '.join(SIMULATIONS)}")
-    found, lanes = SIMULATIONS[named[1]], 1
-    rows = not ENGINES[design_of(next(iter(found.builds.values()))).engine].shared
+    found, number = SIMULATIONS[named[1]], 1
+    takes = found.option or "lanes"
     for option in wanted[named[0]]:
         name, _, value = option.partition("=")
-        if rows:
-            raise DeviceError(f"nothing comes behind the name of a simulated SplitJoin device, not ':{option}'")
-        if name == "lanes" and value.isdecimal():
-            lanes = int(value)
+        if name == takes and value.isdecimal():
+            number = int(value)
         elif not option.startswith(_DESIGN):
-            raise DeviceError(f"behind the name of a simulated device comes ':lanes=N' or nothing, not ':{option}'")
+            raise DeviceError(f"behind the name of a simulated device comes ':{takes}=N' or nothing, not ':{option}'")
         elif not found.board or value not in found.builds:
             there = f"there are {', '.join(found.builds)}" if found.board else "it has but one"
             raise DeviceError(f"device {found.name} has no design {value!r} of BI-Sort: {there}")
-    return found, lanes
+    return found, number
 
 
 def _open_simulated(simulation: Simulation, name: str, builds: Mapping[str, Any]) -> BoardLink:

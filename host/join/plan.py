@@ -145,6 +145,14 @@ class JoinPlan:
         return self.device.key_bits(self.index, self.engine_kind)
 
     @property
+    def _beside(self) -> tuple[int, ...]:
+        """As of `Device.beside`, of the residual parts of the condition; an index that takes all says so itself."""
+        if self.spec.as_of is not None or self.index.conjunctive:
+            return ()
+        condition = self.spec.condition(self.schemas["left"], self.schemas["right"], self.key_bits)
+        return self.device.beside(self.index, condition.residuals)
+
+    @property
     def engine_name(self) -> str:
         """What runs the join."""
         return self.engine_kind.name if self.spec.as_of is None else "as-of"
@@ -342,7 +350,8 @@ class JoinPlan:
             lines.append(f"memory:    {memory:,} bytes on the device")
             lines[-1] += f", {residual:,} for residual keys" if residual else ""
         driver = report.get("driver", 0)
-        lines.append(self.spec.explain(self.schemas["left"], self.schemas["right"], self.key_bits, driver))
+        left, right = self.schemas["left"], self.schemas["right"]
+        lines.append(self.spec.explain(left, right, self.key_bits, driver, self._beside))
         if report.get("selectivity") is not None:
             lines.append(f"kept:      {report['selectivity']:.3%} of the pairs that the driver found")
         if report.get("shares") is not None:

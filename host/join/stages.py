@@ -25,10 +25,14 @@ from muntin.host.sides import Side
 def open_engine(plan: JoinPlan, sequencer: Sequencer, aggregates: AggregatePlan | None) -> Engine:
     """The engine that a plan's device has for the batches of a sequencer. Raises as `Device.open_engine`."""
     spec, device, partitions, condition = plan.spec, plan.device, plan.partitions, sequencer.condition
-    engine_spec, residuals = sequencer.engine_spec, sequencer.residuals()
-    if plan.index.conjunctive:
-        engine_spec, residuals = dataclasses.replace(engine_spec, others=tuple(condition.residuals)), []
-    engine_spec = dataclasses.replace(engine_spec, engine=plan.engine_kind, partitions=partitions.count)
+    beside = device.beside(plan.index, condition.residuals)  # what drives
+    residuals = len(condition.residuals) > len(beside)
+    engine_spec = dataclasses.replace(
+        sequencer.engine_spec,
+        others=tuple(condition.residuals[at] for at in beside),
+        engine=plan.engine_kind,
+        partitions=partitions.count,
+    )
     folded = None if residuals else aggregates  # by the index itself
 
     def open_driven(generator: BoundaryGenerator) -> Engine:
@@ -44,7 +48,10 @@ def open_engine(plan: JoinPlan, sequencer: Sequencer, aggregates: AggregatePlan 
         if residuals and exchangeable and plan.engine_kind.name == Steps.name:
             return ChoosingEngine(open_driven, sequencer.choices())
         engine = open_driven(sequencer.generator)
-        return ResidualEngine(engine, sequencer.residuals()) if residuals else engine
+        if not residuals:
+            return engine
+        left = [part for at, part in enumerate(sequencer.residuals()) if at not in beside]
+        return ResidualEngine(engine, left, beside)
 
     if partitions.count == 1:
         engine = open_one()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import numpy as np
 import pyarrow as pa
 
@@ -83,7 +85,7 @@ class AsOfCondition(Condition):
         """Words that have a code; 0 where they need none."""
         return 0 if self.codes is None else len(self.codes)
 
-    def explain(self, *, indexed: bool = False, driver: int = 0) -> list[str]:
+    def explain(self, *, indexed: bool = False, beside: Collection[int] = (), driver: int = 0) -> list[str]:
         names = " and ".join(f"left.{a} = right.{b}" for a, b in self._on.by)
         how = "" if self.codes is None else ", by a code for each distinct value"
         return [f"driver:    {names or 'time alone'}{how}, then rows in order of time", *self._row_tests()]

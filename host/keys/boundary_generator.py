@@ -74,6 +74,8 @@ class BoundaryGenerator:
         By side.
     one_column : bool
         Both keys are columns of one name: in a self join, the same column.
+    open_ends : int
+        As of `open_ends`.
 
     Raises
     ------
@@ -84,6 +86,7 @@ class BoundaryGenerator:
     def __init__(self, predicate: Predicate, left: KeyType, right: KeyType):
         self.key_types: Sides[KeyType] = {"left": left, "right": right}
         self.one_column = predicate.left == predicate.right
+        self.open_ends = open_ends(predicate)
         self._floating = left.family is Family.FLOAT
         columns = f"{predicate.left!r} and {predicate.right!r}"
         if self._floating:
@@ -334,6 +337,12 @@ class LongCompositeGenerator(CompositeGenerator):
 
 
 _SIGN = np.uint64(1 << 63)
+
+
+def open_ends(predicate: Predicate) -> int:
+    """How little a predicate narrows down what a probe meets: the open ends of its intervals."""
+    pieces = predicate.pieces()
+    return sum(piece.low is None for piece in pieces) + sum(piece.high is None for piece in pieces)
 
 
 def between(left: np.ndarray, right: np.ndarray, low: int | None, high: int | None) -> np.ndarray:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import decimal
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from fractions import Fraction
 from typing import TypeGuard
 
@@ -22,6 +22,7 @@ from muntin.host.keys.boundary_generator import (
     BoundaryGenerator,
     CompositeGenerator,
     LongCompositeGenerator,
+    open_ends,
 )
 from muntin.host.keys.columns import column_of, column_type
 from muntin.host.keys.constants import exact_float, moment, read_moment
@@ -95,7 +96,7 @@ class Condition:
         }
         rest = [part for part in pairs if part not in equal or isinstance(part, AnyOf)]
         kinds = {part: self._key_types(part) for part in rest}
-        by_ends = sorted(rest, key=_open_ends)  # stable: those alike stay as they were given
+        by_ends = sorted(rest, key=open_ends)  # stable: those alike stay as they were given
         self.codes: ValueCodes | None = None
         self._value: Predicate | None = None  # the part whose values go beside the codes
         self._too_wide: Predicate | None = None  # the part that would go beside the codes, were the keys wider
@@ -250,7 +251,7 @@ class Condition:
     @property
     def bounded(self) -> bool:
         """Whether every interval that a driving key may meet has two ends."""
-        return bool(self._equal) or (self._driver is not None and _open_ends(self._driver) == 0)
+        return bool(self._equal) or (self._driver is not None and open_ends(self._driver) == 0)
 
     def equality_hashes(self, side: Side, keys: np.ndarray) -> np.ndarray:
         """For driving keys, shape (n,), numbers, uint64, that are the same for rows whose columns compared for equality
@@ -272,13 +273,15 @@ class Condition:
             if codes is not None:
                 codes.forget(oldest)
 
-    def explain(self, *, indexed: bool = False, driver: int = 0) -> list[str]:
+    def explain(self, *, indexed: bool = False, beside: Collection[int] = (), driver: int = 0) -> list[str]:
         """What drives, what is residual and what is asked of each row: a line each.
 
         Parameters
         ----------
         indexed : bool
             The index takes every part: none is residual.
+        beside : collection of int
+            Which of the residual parts the device compares beside what drives.
         driver : int
             Which of the parts drives, where they are exchangeable: 0 for the one that does at first, then the others.
         """
@@ -298,10 +301,11 @@ class Condition:
         else:
             words = in_words(driving)
         lines = [f"{'indexed:  ' if indexed else 'driver:   '} {words}"]
-        for part in parts:
-            wide = part is self._too_wide and not indexed
+        for at, part in enumerate(parts):  # in the order of the residual ones where any is compared beside the first
+            kind = "indexed:  " if indexed else "compared: " if at in beside else "residual: "
+            wide = part is self._too_wide and kind == "residual: "
             why = ", whose values fit no composite key of this device, index and form" if wide else ""
-            lines.append(f"{'indexed:  ' if indexed else 'residual: '} {in_words(part)}{why}")
+            lines.append(f"{kind} {in_words(part)}{why}")
         return [*lines, *self._row_tests()]
 
     def _row_tests(self) -> list[str]:
@@ -369,12 +373,6 @@ def in_words(part: Predicate | Where | AllOf | AsOf) -> str:
 def _equates(part: Predicate) -> TypeGuard[Compare | AnyOf]:
     """Whether a part compares for equality: the values, or, in a union with ``<=>``, whether they are NULL."""
     return (isinstance(part, Compare) and part.equality) or (isinstance(part, AnyOf) and part.null_safe)
-
-
-def _open_ends(part: Predicate) -> int:
-    """How little a part narrows down what a probe meets: the open ends of its intervals."""
-    pieces = part.pieces()
-    return sum(piece.low is None for piece in pieces) + sum(piece.high is None for piece in pieces)
 
 
 def _narrow(kinds: tuple[KeyType, KeyType]) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Collection
 from typing import Literal
 
 import pyarrow as pa
@@ -339,10 +340,17 @@ class JoinSpec(JoinFields):
             return AsOfCondition(self.on, left_schema, right_schema)
         return Condition(self.on, left_schema, right_schema, key_bits)
 
-    def explain(self, left_schema: pa.Schema, right_schema: pa.Schema, key_bits: int = 64, driver: int = 0) -> str:
+    def explain(
+        self,
+        left_schema: pa.Schema,
+        right_schema: pa.Schema,
+        key_bits: int = 64,
+        driver: int = 0,
+        beside: Collection[int] = (),
+    ) -> str:
         """How the join is carried out: which part of the condition drives, and which are residual; a line each.
 
-        `key_bits` as of `condition`, `driver` as of `Condition.explain`. Raises as `output_schema`.
+        `key_bits` as of `condition`, `driver` and `beside` as of `Condition.explain`. Raises as `output_schema`.
         """
         self.output_schema(left_schema, right_schema)
         lines = [f"condition: {in_words(self.on)}"]
@@ -366,7 +374,7 @@ class JoinSpec(JoinFields):
                 else "ranges of sorted runs"
             )
             lines.append(f"aggregate: {names}, from {way}")
-        return "\n".join([*lines, *condition.explain(indexed=indexed, driver=driver)])
+        return "\n".join([*lines, *condition.explain(indexed=indexed, beside=beside, driver=driver)])
 
     def time_axis(self, left_schema: pa.Schema, right_schema: pa.Schema) -> TimeAxis | AsOfAxis | None:
         """The time axis of a time window or an as-of join, else None. Raises KeyTypeError, WindowError."""

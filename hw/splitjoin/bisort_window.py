@@ -28,7 +28,7 @@ class BisortWindow(wiring.Component):
     Parameters
     ----------
     parameters : SplitJoinParameters
-        Without time windows.
+        Without time windows, and of one column.
     side : Side
         The stream whose rows are stored.
     buffer_rows : int
@@ -42,7 +42,7 @@ class BisortWindow(wiring.Component):
     Raises
     ------
     ParameterError
-        If `parameters` has time windows, or `buffer_rows` does not fit.
+        If `parameters` has time windows or two columns, or `buffer_rows` does not fit.
 
     Timing
     ------
@@ -62,6 +62,8 @@ class BisortWindow(wiring.Component):
             raise ParameterError(
                 f"a BisortWindow has no time windows: time_bits must be 0, not {parameters.time_bits!r}"
             )
+        if parameters.columns != 1:
+            raise ParameterError(f"a BisortWindow has one column: columns must be 1, not {parameters.columns!r}")
         if type(buffer_rows) is not int or not 1 <= buffer_rows <= parameters.rows:
             raise ParameterError(f"buffer_rows must lie in 1..{parameters.rows}, not {buffer_rows!r}")
         self.parameters = parameters

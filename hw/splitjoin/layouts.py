@@ -6,7 +6,7 @@ from amaranth.hdl import Cat, Const, Value
 from amaranth.lib import data
 
 from muntin.contract.designs.bisort import ROW_BITS
-from muntin.contract.designs.splitjoin import SplitJoinParameters
+from muntin.contract.designs.splitjoin import SplitJoinParameters, second_column
 
 
 class Side(enum.IntEnum):
@@ -37,13 +37,14 @@ def tagged_row(parameters: SplitJoinParameters) -> data.StructLayout:
         number that names the row in results. `mark` and `time` are there with time windows only. With `bounds`:
         ``lower`` and ``upper``, what stored keys may be where the settings say so, none if ``lower`` > ``upper``;
         and ``again``, set in a row that is the one before it once more, with other bounds: it probes, and is not
-        stored.
+        stored. With two columns: ``key_2``, ``lower_2`` and ``upper_2``, as wide, and compared whatever the settings.
     """
     fields = {"side": 1, "null": 1, "more": 1, "key": parameters.key_bits, "row": ROW_BITS}
     if parameters.time_bits:
         fields |= {"mark": 1, "time": parameters.time_bits}
     if parameters.bounds:
         fields |= {"again": 1, "lower": parameters.key_bits, "upper": parameters.key_bits}
+    fields |= dict.fromkeys(second_column(parameters), parameters.key_bits)
     return data.StructLayout(fields)
 
 

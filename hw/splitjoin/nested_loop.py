@@ -5,7 +5,7 @@ from amaranth.lib import data, memory, wiring
 from amaranth.lib.wiring import In, Out
 
 from muntin.contract.designs.bisort import ROW_BITS
-from muntin.contract.designs.splitjoin import Order, SplitJoinParameters
+from muntin.contract.designs.splitjoin import Order, SplitJoinParameters, second_column
 from muntin.hw.splitjoin.band import BandSums, ClosedRange
 from muntin.hw.splitjoin.layouts import ARRIVAL_BITS, Side, result_of
 from muntin.hw.splitjoin.quick_fifo import QuickFifo
@@ -49,7 +49,8 @@ class Admission(wiring.Component):
 class NestedLoop(wiring.Component):
     """Stores rows in a ring of block RAM, C rows wide, and compares C of them a cycle with a probing row.
 
-    A predicate becomes two bounds when its probe comes up, so that a comparison is two of unsigned numbers.
+    A predicate becomes two bounds when its probe comes up, so that a comparison is two of unsigned numbers. A second
+    column is compared beside the first one, with bounds that its row brings.
     Storage has the write port of the memory and processing the read port. A row is stored while probes are
     under way or wait; it waits only where it would overwrite a row that one of them still has to read.
 
@@ -80,7 +81,7 @@ class NestedLoop(wiring.Component):
     Source
     ------
     SplitJoin, section 3 (algorithms 2 to 4: storage, processing, expiration). Ours: exact bounds, the
-    complement, C lanes, and rows that are stored ahead of probes.
+    complement, C lanes, two columns, and rows that are stored ahead of probes.
     """
 
     def __init__(self, parameters: SplitJoinParameters, *, side: Side):
@@ -181,9 +182,9 @@ class NestedLoop(wiring.Component):
         fields = {"key": p.key_bits, "row": ROW_BITS + 1}  # with the row's number, whether it is null
         if p.time_bits:
             fields["time"] = p.time_bits
-        item = {"key": self.i.p.key, "row": Cat(self.i.p.row, self.i.p.null)}
-        if p.time_bits:
-            item["time"] = self.i.p.time
+        if p.columns > 1:
+            fields["key_2"] = p.key_bits
+        item = {name: self.i.p[name] for name in fields} | {"row": Cat(self.i.p.row, self.i.p.null)}
         read: dict[str, list[Value]] = {name: [] for name in fields}
         for name, width in fields.items():
             for lane in range(lanes):
@@ -296,6 +297,8 @@ class NestedLoop(wiring.Component):
                 now.quiet.eq(mark | probe.null),
                 *now.key.clamp(key),
             ]
+            if now.key_2 is not None:
+                m.d.sync += [now.key_2.lower.eq(probe.lower_2), now.key_2.upper.eq(probe.upper_2)]
             if p.time_bits:
                 m.d.sync += [*now.time.clamp(time), now.horizon.eq(horizon.lower_wide)]
 
@@ -351,6 +354,14 @@ class NestedLoop(wiring.Component):
                 at_least.eq(~(item["key"] < now.key.lower)),
                 at_most.eq(~(now.key.upper < item["key"])),
             ]
+            within = (at_least & at_most) ^ self.settings.complement
+            if now.key_2 is not None:
+                at_least_2, at_most_2 = (Signal(name=f"{end}_of_second_{lane}") for end in ("at_least", "at_most"))
+                m.d.sync += [
+                    at_least_2.eq(~(item["key_2"] < now.key_2.lower)),
+                    at_most_2.eq(~(now.key_2.upper < item["key_2"])),
+                ]
+                within &= at_least_2 & at_most_2
             on_time = 1
             if p.time_bits:
                 not_early, not_late = Signal(name=f"not_early_{lane}"), Signal(name=f"not_late_{lane}")
@@ -360,14 +371,7 @@ class NestedLoop(wiring.Component):
                     fresh[lane].eq(~(item["time"] < now.horizon)),
                 ]
                 on_time = ~timed | (not_early & not_late)
-            m.d.comb += hits[lane].eq(
-                three.valid
-                & three.mask[lane]
-                & ~probing.quiet
-                & ~null
-                & ((at_least & at_most) ^ self.settings.complement)
-                & on_time
-            )
+            m.d.comb += hits[lane].eq(three.valid & three.mask[lane] & ~probing.quiet & ~null & within & on_time)
 
         # Drop what no later row can match: the oldest rows, up to the first that one can.
         if p.time_bits:
@@ -491,6 +495,7 @@ class _Probe:
             name=f"{name}_quiet", reset_less=True
         )  # matches nothing: no pairs, and no punctuation between
         self.key = ClosedRange(parameters.key_bits, f"{name}_key")
+        self.key_2 = ClosedRange(parameters.key_bits, f"{name}_key_2") if second_column(parameters) else None
         self.time = None
         if parameters.time_bits:
             self.time = ClosedRange(parameters.time_bits, f"{name}_time")

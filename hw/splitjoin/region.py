@@ -7,7 +7,7 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from muntin.contract import ParameterError
-from muntin.contract.designs.splitjoin import Order, SplitJoinParameters
+from muntin.contract.designs.splitjoin import Order, SplitJoinParameters, second_column
 from muntin.hw.splitjoin.almost_full_fifo import AlmostFullFifo
 from muntin.hw.splitjoin.distributor import rows_way
 from muntin.hw.splitjoin.layouts import ARRIVAL_BITS, Side, result_layout, tagged_row
@@ -160,7 +160,7 @@ class Region(wiring.Component):
             rows.i.p.late.eq((arrive.turn != 0) & ~arrive.passed),
         ]
         names = ("null", "more", "key", "row", *(("mark", "time") if p.time_bits else ()))
-        names += ("lower", "upper") if p.bounds else ()
+        names += (*(("lower", "upper") if p.bounds else ()), *second_column(p))
         m.d.comb += [getattr(rows.i.p, name).eq(getattr(i, name)) for name in names]
         with m.If(self.counts):
             m.d.sync += before.eq(before + 1)

@@ -4,7 +4,7 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from muntin.contract.designs.bisort import ROW_BITS
-from muntin.contract.designs.splitjoin import SplitJoinParameters
+from muntin.contract.designs.splitjoin import SplitJoinParameters, second_column
 from muntin.hw.splitjoin.layouts import ARRIVAL_BITS, result_layout
 from muntin.hw.splitjoin.settings_signature import SettingsSignature
 
@@ -18,8 +18,8 @@ def command_layout(parameters: SplitJoinParameters) -> data.StructLayout:
     Returns
     -------
     StructLayout
-        ``probing``; ``null``, ``more``, ``mark``, ``key``, ``time``, ``lower``, ``upper`` and ``row`` as in
-        `tagged_row`, ``more`` in outer order only;
+        ``probing``; ``null``, ``more``, ``mark``, ``key``, ``time``, ``lower``, ``upper``, ``row`` and the second
+        column's as in `tagged_row`, ``more`` in outer order only;
         ``stop``, the place at which the row is stored, or behind the youngest that it is compared with;
         ``first``, the place of the oldest row of the window, as it is before the row that is stored; ``empty``,
         set where both are the same; ``early``, set where the window has a row in the block before `first` in
@@ -30,6 +30,7 @@ def command_layout(parameters: SplitJoinParameters) -> data.StructLayout:
         fields |= {"mark": 1, "time": parameters.time_bits}
     if parameters.bounds:
         fields |= {"lower": parameters.key_bits, "upper": parameters.key_bits}
+    fields |= dict.fromkeys(second_column(parameters), parameters.key_bits)
     place = parameters.place_bits
     return data.StructLayout(
         fields | {"first": place, "stop": place, "empty": 1, "early": 1, "late": 1, "before": ARRIVAL_BITS}

@@ -31,6 +31,13 @@ class JoinRow:
     more: bool = False
     lower: int = 0
     upper: int = 0
+    key_2: int = 0
+    lower_2: int = 0
+    upper_2: int = 0
+
+    def meets(self, stored: JoinRow) -> bool:
+        """Whether a stored row's second key lies between the bounds for it; where there is none, all are 0."""
+        return self.lower_2 <= stored.key_2 <= self.upper_2
 
 
 @dataclasses.dataclass(frozen=True, order=True)
@@ -92,7 +99,7 @@ def join_oracle(rows: list[JoinRow], settings: JoinSettings) -> list[set[tuple[i
             else:
                 matches = settings.low <= right.key - left.key <= settings.high
             on_time = not settings.timed or settings.time_low <= right.time - left.time <= settings.time_high
-            if not row.null and not other.null and on_time and matches != settings.complement:
+            if not row.null and not other.null and on_time and matches != settings.complement and row.meets(other):
                 pairs[row.side].add((row.row, other.row))
     return pairs
 
@@ -294,7 +301,7 @@ class Region:
             within = probing.lower <= stored.key <= probing.upper
         else:
             within = now.low <= self._difference(probing.key, stored.key) <= now.high
-        return within != now.complement
+        return within != now.complement and probing.meets(stored)
 
     def _expire(self, row: JoinRow) -> None:
         now = self.settings

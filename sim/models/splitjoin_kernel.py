@@ -18,10 +18,11 @@ from muntin.contract.designs.splitjoin import (
     SplitJoinParameters,
     row_fields,
     row_words,
+    second_column,
 )
 from muntin.contract.registers import Command, ErrorCode, Operation
 from muntin.sim.models.kernel_shell import CommandFaultError, KernelShell
-from muntin.sim.models.stored_stream import StoredStream
+from muntin.sim.models.stored_stream import StoredRows, StoredStream
 
 _LEFT, _RIGHT = 0, 1
 _BLOCK_ROWS = 256  # rows that are joined together
@@ -169,7 +170,7 @@ class SplitJoinKernelModel(KernelShell):
             own = stored & (side == number)
             seen[number] = stream.arrived + np.cumsum(own) - own
             chosen = start + np.flatnonzero(own)
-            stream.append(rows.key[chosen], rows.number[chosen], rows.null[chosen], rows.time[chosen])
+            stream.append(StoredRows(*(of[chosen] for of in (rows.key, rows.number, rows.null, rows.time, rows.key_2))))
         if rows.settings.timed and self._may_move(rows, place):
             found = [self._step(rows, at, seen[:, at - start]) for at in range(start, stop)]
         else:
@@ -229,6 +230,8 @@ class SplitJoinKernelModel(KernelShell):
             self.counters["compared"] += int(inside[~rows.null[at] | rows.settings.timed].sum())
             hits = (kept.key >= rows.lower[at][:, None]) & (kept.key <= rows.upper[at][:, None])
             hits ^= rows.settings.complement
+            if self.parameters.columns > 1:
+                hits &= (kept.key_2 >= rows.lower_2[at][:, None]) & (kept.key_2 <= rows.upper_2[at][:, None])
             hits &= inside & ~kept.null & ~rows.null[at][:, None]
             if rows.settings.timed:
                 hits &= (kept.time >= rows.earliest[at][:, None]) & (kept.time <= rows.latest[at][:, None])
@@ -284,6 +287,9 @@ class _Rows:
         more = flags & _FLAGS["more"] != 0
         self.key = column("key")
         self.time = column("time") if p.time_bits else np.zeros(len(records), np.uint64)
+        self.key_2 = self.lower_2 = self.upper_2 = np.zeros(len(records), np.uint64)
+        if names := second_column(p):
+            self.key_2, self.lower_2, self.upper_2 = map(column, names)
 
         now = self.settings = JoinSettings.of_words(
             {name: kernel._values[offset] for name, offset in kernel._offsets.items()}, p

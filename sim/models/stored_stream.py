@@ -13,7 +13,7 @@ class StoredRows:
 
     Attributes
     ----------
-    key : ndarray of uint64, shape (n,)
+    key, key_2 : ndarray of uint64, shape (n,)
     number : ndarray of uint32, shape (n,)
     null : ndarray of bool, shape (n,)
     time : ndarray of uint64, shape (n,)
@@ -23,6 +23,7 @@ class StoredRows:
     number: np.ndarray
     null: np.ndarray
     time: np.ndarray
+    key_2: np.ndarray
 
 
 class StoredStream:
@@ -49,11 +50,11 @@ class StoredStream:
         self.oldest = np.zeros(cores, np.int64)
         self.overflow = False
         self._base = 0  # the first row that is kept here
-        self._columns = [np.zeros(0, kind) for kind in (np.uint64, np.uint32, np.bool_, np.uint64)]
+        self._columns = [np.zeros(0, kind) for kind in (np.uint64, np.uint32, np.bool_, np.uint64, np.uint64)]
 
-    def append(self, key: np.ndarray, number: np.ndarray, null: np.ndarray, time: np.ndarray) -> None:
+    def append(self, rows: StoredRows) -> None:
         """Stores rows; those that were in a window until now stay readable."""
-        new = len(key)
+        new = len(rows.key)
         if self.arrived - self._base + new > len(self._columns[0]):
             kept = min(self._cores * self._rows, self.arrived - self._base)
             start = self.arrived - self._base - kept
@@ -63,8 +64,8 @@ class StoredStream:
                 self._columns[at] = grown
             self._base = self.arrived - kept
         place = self.arrived - self._base
-        for column, values in zip(self._columns, (key, number, null, time), strict=True):
-            column[place : place + new] = values
+        for column, field in zip(self._columns, dataclasses.fields(rows), strict=True):
+            column[place : place + new] = getattr(rows, field.name)
         self.arrived += new
 
     def between(self, start: int, stop: int) -> StoredRows:

@@ -159,6 +159,15 @@ DEVICES = [
         ),
     ),
     DeviceCase("sim:splitjoin-model", max_window=16_384, indexes=("auto",), every=10),
+    # The same with a second column, for which conjunctions are what there is.
+    DeviceCase(
+        "sim:splitjoin-model:columns=2",
+        max_window=16_384,
+        indexes=("auto",),
+        pinned=("test_all_of.py::",),
+        every=4,
+        pinned_only=True,
+    ),
     # It carries out the suite but for what is there for its many rows or pairs, and for what is the host's work alone.
     DeviceCase(
         "sim:bisort-fast",
@@ -205,6 +214,15 @@ DEVICES = [
             "test_large.py::test_against_duckdb[sim:splitjoin-int64-97-auto",
         ),
         long=("test_resources.py::test_a_result_of_millions_of_pairs",),
+    ),
+    # Compiled again with a second column, and only with --full.
+    DeviceCase(
+        "sim:splitjoin:columns=2",
+        max_window=16_384,
+        indexes=("auto",),
+        pinned=("test_all_of.py::test_sample", "test_all_of.py::test_self_join"),
+        long=("test_all_of.py::",),
+        pinned_only=True,
     ),
     # A board's own OpenCL kernel and driver, with the model in C of what is hardware there.
     DeviceCase(

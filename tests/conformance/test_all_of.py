@@ -322,6 +322,7 @@ CONJUNCTIONS = st.lists(_parts(), min_size=1, max_size=5).filter(
     ("device", "index"),
     [
         *(("cpu", "auto"), ("numpy", "auto"), ("sim:splitjoin-model", "auto"), ("cpu", "partitions")),
+        ("sim:splitjoin-model:columns=2", "auto"),
         *(("cpu", name) for name in SPO_JOINS),
     ],
 )

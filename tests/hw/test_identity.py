@@ -4,9 +4,18 @@ import dataclasses
 
 import pytest
 
+from muntin.contract.designs import splitjoin
 from muntin.contract.designs.bisort import BISORT, PRESETS, Parameters
 from muntin.contract.designs.splitjoin import SPLITJOIN
-from muntin.contract.registers import COMMAND_FIELDS, COMMAND_FLAGS, ErrorCode, Operation, parameter_hash, table_hash
+from muntin.contract.registers import (
+    COMMAND_FIELDS,
+    COMMAND_FLAGS,
+    ErrorCode,
+    Operation,
+    parameter_hash,
+    parameter_values,
+    table_hash,
+)
 
 
 def test_the_same_tables_have_the_same_hash():
@@ -42,6 +51,16 @@ def test_every_parameter_changes_the_hash(field):
         object.__setattr__(other := dataclasses.replace(tiny), field, getattr(preset, field) * 2)
         others.add(parameter_hash(other))
     assert len(others) > 1
+
+
+def test_a_parameter_that_has_its_default_does_not_change_the_hash():
+    """Builds from before there were columns are still known by their hash."""
+    tiny = splitjoin.PRESETS["tiny"]
+    assert "columns" not in parameter_values(tiny)
+    assert parameter_hash(tiny) == 2475262984
+    two = dataclasses.replace(tiny, columns=2)
+    assert parameter_values(two) == parameter_values(tiny) | {"columns": 2}
+    assert parameter_hash(two) != parameter_hash(tiny)
 
 
 def test_what_is_no_table():

@@ -32,6 +32,7 @@ TINY = dataclasses.replace(
 BUILDS = {
     "three cores": TINY,
     "one core": dataclasses.replace(TINY, cores=1, rows=16, key_bits=64),
+    "two columns": dataclasses.replace(TINY, columns=2),
     "nine cores": dataclasses.replace(TINY, cores=9, rows=4, lanes=1, fan_out=4, fan_in=4),
 }
 FAULTS = ("stall", "error_start", "error_end", "error_response", "silent_start", "silent_end")
@@ -49,7 +50,7 @@ def compiled(request):
 
 
 def size(parameters: SplitJoinParameters) -> dict[str, int]:
-    return {name: getattr(parameters, name) for name in ("cores", "rows", "key_bits", "time_bits", "bounds")}
+    return {name: getattr(parameters, name) for name in ("cores", "rows", "key_bits", "time_bits", "bounds", "columns")}
 
 
 @pytest.fixture

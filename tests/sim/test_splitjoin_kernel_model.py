@@ -24,8 +24,9 @@ OFFSETS = {register.name: register.offset for register in SPLITJOIN.registers()}
 
 
 def rows_of(rows: list[JoinRow]) -> JoinRows:
-    made = JoinRows.zeros(len(rows))
-    for name in ("side", "null", "mark", "again", "more", "key", "lower", "upper", "time"):
+    made = JoinRows.zeros(len(rows), 2)
+    names = ("side", "null", "mark", "again", "more", "key", "lower", "upper", "time", "key_2", "lower_2", "upper_2")
+    for name in names:
         getattr(made, name)[:] = [getattr(row, name) for row in rows]
     made.number[:] = [row.row for row in rows]
     return made
@@ -42,15 +43,15 @@ def results_of(raw: np.ndarray) -> list[tuple[int, JoinResult]]:
 
 
 @pytest.mark.parametrize("memory", [160, 1 << 12, 1 << 20])
-@pytest.mark.parametrize("cores", [1, 3, 8])
-def test_as_the_model_that_takes_row_by_row(cores, memory, seed):
+@pytest.mark.parametrize(("cores", "columns"), [(1, 1), (3, 1), (8, 1), (3, 2)])
+def test_as_the_model_that_takes_row_by_row(cores, columns, memory, seed):
     """All orders, windows and predicates, with room for a handful of results, for some hundreds, and for all."""
-    p = dataclasses.replace(TINY, cores=cores, rows=4)
+    p = dataclasses.replace(TINY, cores=cores, rows=4, columns=columns)
     overflown = 0
     rng = random.Random(f"{seed} {cores} {memory}")
-    size = {name: getattr(p, name) for name in ("cores", "rows", "key_bits", "time_bits", "bounds")}
+    size = {name: getattr(p, name) for name in ("cores", "rows", "key_bits", "time_bits", "bounds", "columns")}
     for case in cases(rng, **size, count=60, length=80):
-        kernel = SplitJoinKernelModel(p, memory)
+        kernel = SplitJoinKernelModel(p, memory * columns)
         board = SplitJoinBoard(kernel, "test")
         board.configure(case.settings)
         joined = board.join(rows_of(case.rows))
@@ -66,11 +67,12 @@ def test_as_the_model_that_takes_row_by_row(cores, memory, seed):
 
 @pytest.mark.parametrize("bits", [(32, 32), (64, 64), (64, 0)])
 @pytest.mark.parametrize("data_bits", [128, 256, 512])
-def test_every_width(bits, data_bits, seed):
+@pytest.mark.parametrize("columns", [1, 2])
+def test_every_width(bits, data_bits, columns, seed):
     """Rows that take a part of a beat, one beat or several."""
-    p = dataclasses.replace(TINY, key_bits=bits[0], time_bits=bits[1], data_bits=data_bits)
-    rng = random.Random(f"{seed} {bits} {data_bits}")
-    size = {name: getattr(p, name) for name in ("cores", "rows", "key_bits", "time_bits", "bounds")}
+    p = dataclasses.replace(TINY, key_bits=bits[0], time_bits=bits[1], data_bits=data_bits, columns=columns)
+    rng = random.Random(f"{seed} {bits} {data_bits}" + " two columns" * (columns - 1))
+    size = {name: getattr(p, name) for name in ("cores", "rows", "key_bits", "time_bits", "bounds", "columns")}
     for case in cases(rng, **size, count=6):
         kernel = SplitJoinKernelModel(p, 1 << 10)
         board = SplitJoinBoard(kernel, "test")

@@ -66,8 +66,6 @@ def test_names():
     assert open_device("sim:splitjoin-m").info.name == "sim:splitjoin-model"
     with pytest.raises(DeviceError, match=r"named like 'nothing': there are sim:bisort, .*, sim:splitjoin-model, "):
         open_device("sim:nothing")
-    with pytest.raises(DeviceError, match=r"nothing comes behind the name.* not ':lanes=2'"):
-        open_device("sim:splitjoin:lanes=2")
     for name in NAMES:
         assert open_device(name).info.name == name
     assert open_device("sim:ecpix5:design=bisort").info.name == "sim:ecpix5"

@@ -83,6 +83,7 @@ def cases(
     time_bits: int,
     bounds: int,
     count: int,
+    columns: int = 1,
     length: int | None = None,
     orders: Sequence[Order] = (Order.OUTER, Order.INNER, Order.NONE, Order.INNER),
 ) -> Iterator[JoinCase]:
@@ -91,7 +92,7 @@ def cases(
     Parameters
     ----------
     rng : random.Random
-    cores, rows, key_bits, time_bits, bounds : int
+    cores, rows, key_bits, time_bits, bounds, columns : int
         Of the build.
     count : int
         Cases to make; those of one predicate and one order after another.
@@ -123,6 +124,8 @@ def cases(
             made, settings = _with_times(made, settings, rng, capacity, time_bits)
         if bounds and number % 5 in (1, 3):
             made, settings = _with_bounds(made, settings, rng, KEYS[number % len(KEYS)], key_bits)
+        if columns > 1:
+            made = _with_second_column(made, rng, KEYS[(number + 1) % len(KEYS)], key_bits)
         if rng.random() < 0.7:
             made = _with_groups(made, rng)
         yield JoinCase(made, settings)
@@ -163,6 +166,27 @@ def _with_bounds(
         for at, (lower, upper) in enumerate(ranges):
             made.append(dataclasses.replace(row, lower=lower, upper=upper, again=at > 0))
     return made, dataclasses.replace(settings, own_bounds=True)
+
+
+def _with_second_column(rows: list[JoinRow], rng: random.Random, kind: str, bits: int) -> list[JoinRow]:
+    """A second key for each row, and bounds for those it meets: many, few, one or none; for some several that do not
+    overlap, each in a row that comes again."""
+    made = []
+    top, keys = (1 << bits) - 1, _keys(kind, rng, bits)
+    width = rng.choice([0, 1, 20, top >> 1])
+    for row in rows:
+        if row.mark:
+            made.append(row)
+            continue
+        key = made[-1].key_2 if row.again else next(keys)
+        ends = sorted({min(next(keys) + rng.randint(0, width), top) for _ in range(2 * rng.choice([1, 1, 1, 2, 3]))})
+        ranges = list(zip(ends[::2], ends[1::2], strict=False)) or [(ends[0], ends[0])]
+        if rng.random() < 0.2:
+            ranges = [rng.choice([(0, top), (1, 0), (top, 0)])]
+        for at, (lower, upper) in enumerate(ranges):
+            bounds = {"key_2": key, "lower_2": lower, "upper_2": upper}
+            made.append(dataclasses.replace(row, **bounds, again=row.again or at > 0))
+    return made
 
 
 def _with_times(

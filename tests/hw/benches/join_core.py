@@ -59,7 +59,7 @@ async def _send(bench: StreamBench, rows: list[JoinRow]) -> None:
 async def join_core_results(dut, stalls, stalled):
     only = {"all": ()}.get(stalled, (f"join_core__{stalled}",))
     bench = await _make(dut, stalls, only)
-    size = {name: getattr(PARAMETERS, name) for name in ("cores", "rows", "key_bits", "time_bits", "bounds")}
+    size = {name: getattr(PARAMETERS, name) for name in ("cores", "rows", "key_bits", "time_bits", "bounds", "columns")}
     for case in cases(
         random.Random(f"{SETTINGS['seed']} {stalls} {stalled}"), **size, count=6, length=4 * ROWS * CORES // 3
     ):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from muntin.contract.designs.splitjoin import JoinSettings, SplitJoinParameters
+from muntin.contract.designs.splitjoin import JoinSettings, SplitJoinParameters, second_column
 from muntin.sim.models.splitjoin import JoinResult, JoinRow
 
 
@@ -15,7 +15,7 @@ def pack_row(row: JoinRow, parameters: SplitJoinParameters) -> dict[str, int]:
         payload |= {"mark": int(row.mark), "time": row.time}
     if parameters.bounds:
         payload |= {"again": int(row.again), "lower": row.lower, "upper": row.upper}
-    return payload
+    return payload | {name: getattr(row, name) for name in second_column(parameters)}
 
 
 def unpack_result(payload: dict[str, int]) -> JoinResult:

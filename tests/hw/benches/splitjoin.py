@@ -91,7 +91,7 @@ async def joins(dut, stalls):
     dut.clear.value = 0
     await bench.reset()
     await until_idle(bench)
-    size = {name: getattr(PARAMETERS, name) for name in ("cores", "rows", "key_bits", "time_bits", "bounds")}
+    size = {name: getattr(PARAMETERS, name) for name in ("cores", "rows", "key_bits", "time_bits", "bounds", "columns")}
     more = {"orders": [Order(order) for order in SETTINGS["orders"]]} if "orders" in SETTINGS else {}
     for number, case in enumerate(cases(rng, **size, count=SETTINGS["count"], length=SETTINGS.get("length"), **more)):
         await join(bench, case, apart=number % 5 == 4)

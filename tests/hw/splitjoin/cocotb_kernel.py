@@ -20,7 +20,7 @@ from tests.hw.splitjoin.kernel_join import OFFSETS, JoinCommand, Summary, record
 
 SETTINGS = settings()
 PARAMETERS = SplitJoinParameters(**SETTINGS["parameters"])
-SIZE = {name: getattr(PARAMETERS, name) for name in ("cores", "rows", "key_bits", "time_bits", "bounds")}
+SIZE = {name: getattr(PARAMETERS, name) for name in ("cores", "rows", "key_bits", "time_bits", "bounds", "columns")}
 PER_BEAT = PARAMETERS.beat_bytes // result_bytes(1)
 ROWS_AT, SUMMARY_AT, RESULTS_AT = 0, 1 << 15, 1 << 16
 ROOM = 1 << 12

@@ -21,16 +21,17 @@ TINY = SplitJoinParameters.preset("tiny")
 TREES = {
     "binary": dataclasses.replace(TINY, cores=5),
     "flat": dataclasses.replace(TINY, cores=4, fan_out=4, time_bits=0),
-    "deep": dataclasses.replace(TINY, cores=3, fan_out=4, depth=2, key_bits=64),
+    "deep": dataclasses.replace(TINY, cores=3, fan_out=4, depth=2, key_bits=64, columns=2),
     "wire": dataclasses.replace(TINY, cores=1),
 }
-CORE = dataclasses.replace(TINY, cores=3, lanes=4, rows=16, key_bits=64, time_bits=64, result_rows=4)
+CORE = dataclasses.replace(TINY, cores=3, lanes=4, rows=16, key_bits=64, time_bits=64, result_rows=4, columns=2)
 INDEX, INPUTS = 1, 3
 CUTS = {
     "two_beats": TINY,
     "one_beat": dataclasses.replace(TINY, time_bits=0, bounds=0),
     "four_a_beat": dataclasses.replace(TINY, time_bits=0, bounds=0, data_bits=512),
     "four_beats": dataclasses.replace(TINY, key_bits=64, time_bits=64),
+    "two_columns": dataclasses.replace(TINY, key_bits=64, time_bits=64, columns=2),
 }
 PACKERS = {"packer_128": 128, "packer_512": 512}
 SORTED, SORTED_BUFFER = dataclasses.replace(TINY, lanes=1, rows=32, time_bits=0), 8
@@ -106,6 +107,8 @@ def test_presets(name):
         ({"cores": 5, "depth": 2}, "depth must be at least 3, or 0, for 5 cores and a fan-out of 2, not 2"),
         ({"result_rows": 1}, "result_rows must be an integer of at least 2"),
         ({"bounds": 2}, "bounds must be one of 0, 1, not 2"),
+        ({"columns": 3}, "columns must be one of 1, 2, not 3"),
+        ({"columns": 2, "bounds": 0}, "columns must be 1 without bounds, not 2"),
         ({"data_bits": 64}, "data_bits must be one of 128, 256, 512, 1024, not 64"),
         ({"address_bits": 8}, "address_bits must lie in 12..64, not 8"),
         ({"queue_rows": 3}, "queue_rows must be a power of two, not 3"),

@@ -18,14 +18,15 @@ from muntin.contract.designs.splitjoin import (
 @pytest.mark.parametrize("preset", PRESETS)
 @pytest.mark.parametrize("key_bits", [32, 64])
 @pytest.mark.parametrize("time_bits", [0, 32, 64])
-@pytest.mark.parametrize("bounds", [0, 1])
-def test_fields_of_a_row_follow_each_other(preset, key_bits, time_bits, bounds):
-    parameters = dataclasses.replace(PRESETS[preset], key_bits=key_bits, time_bits=time_bits, bounds=bounds)
+@pytest.mark.parametrize(("bounds", "columns"), [(0, 1), (1, 1), (1, 2)])
+def test_fields_of_a_row_follow_each_other(preset, key_bits, time_bits, bounds, columns):
+    change = {"key_bits": key_bits, "time_bits": time_bits, "bounds": bounds, "columns": columns}
+    parameters = dataclasses.replace(PRESETS[preset], **change)
     at = 0
     for first, words in row_fields(parameters).values():
         assert first == at
         at += words
-    assert 32 * at == 64 + key_bits * (1 + 2 * bounds) + time_bits
+    assert 32 * at == 64 + key_bits * columns * (1 + 2 * bounds) + time_bits
     assert at <= row_words(parameters) < 2 * at
     assert row_words(parameters) & (row_words(parameters) - 1) == 0
 

@@ -11,10 +11,10 @@ from tests.hw.benches.order_monitor import OrderMonitor
 
 
 @pytest.mark.parametrize("cores", [1, 2, 3, 4, 8, 16])
-@pytest.mark.parametrize("key_bits", [32, 64])
-def test_model_joins(cores, key_bits, seed):
+@pytest.mark.parametrize(("key_bits", "columns"), [(32, 1), (64, 2)])
+def test_model_joins(cores, key_bits, columns, seed):
     overflown = 0
-    size = {"cores": cores, "rows": 32 // cores, "key_bits": key_bits, "time_bits": 32, "bounds": 1}
+    size = {"cores": cores, "rows": 32 // cores, "key_bits": key_bits, "time_bits": 32, "bounds": 1, "columns": columns}
     for case in cases(random.Random(f"{seed} {cores}"), **size, count=60):
         model = SplitJoin(case.settings, cores=cores, rows=32 // cores)
         results = model.take(case.rows)

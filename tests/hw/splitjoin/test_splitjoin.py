@@ -40,7 +40,7 @@ def check(
 
 
 def test_joins(seed):
-    check(seed, 20)
+    check(seed, 20, columns=2)
 
 
 @pytest.mark.parametrize(
@@ -87,6 +87,7 @@ def test_joins_with_any_cores(cores, lanes, fan_out, seed):
         rows=max(lanes, 1 << (32 // cores).bit_length() - 1),
         key_bits=64 if wide else 32,
         time_bits=64 if not wide else 32,
+        columns=1 + wide,
         result_rows=2 + lanes,
     )
 
@@ -123,6 +124,7 @@ def test_joins_with_more_sorted_sub_windows(cores, bounds, seed):
     ("change", "buffer_rows", "message"),
     [
         ({}, 4, "a BisortWindow has no time windows: time_bits must be 0, not 32"),
+        ({"time_bits": 0, "columns": 2}, 4, "a BisortWindow has one column: columns must be 1, not 2"),
         ({"time_bits": 0}, 9, r"buffer_rows must lie in 1\.\.8, not 9"),
     ],
 )
