@@ -24,6 +24,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.area.splitjoin", description=main.__doc__)
     parser.add_argument("--preset", default="ecp5", help="of SplitJoin's parameters")
     parser.add_argument("--cores", type=int, help="J, where not the preset's")
+    parser.add_argument("--columns", type=int, help="of a build with bounds")
     parser.add_argument("--seeds", type=int, default=5, help="0 for area only")
     parser.add_argument("--speed", type=int, default=8, choices=SPEEDS, help="speed grade")
     parser.add_argument("--goal", type=int, default=250, help="MHz that place and route aims at")
@@ -35,12 +36,14 @@ def main() -> None:
     parameters = SplitJoinParameters.preset(arguments.preset)
     if arguments.cores:
         parameters = dataclasses.replace(parameters, cores=arguments.cores)
+    if arguments.columns:
+        parameters = dataclasses.replace(parameters, bounds=1, columns=arguments.columns)
     designs = {"core": lambda: JoinCore(parameters, index=0), "whole": lambda: SplitJoin(parameters)}
     if arguments.only:
         designs = {arguments.only: designs[arguments.only]}
     print(
         f"SplitJoin of J={parameters.cores} cores, C={parameters.lanes}, {parameters.rows} rows a side each, "
-        f"{parameters.key_bits}-bit keys"
+        f"{parameters.key_bits}-bit keys" + f", {arguments.columns} with bounds" * bool(arguments.columns)
     )
     sizes: dict[str, Area] = {}
     routed: dict[str, list[Routed]] = {}

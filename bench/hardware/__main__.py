@@ -7,6 +7,7 @@ import json
 from collections import defaultdict
 from pathlib import Path
 
+from bench.hardware.columns_bench import columns_bench
 from bench.hardware.copy_bench import copy_bench
 from bench.hardware.kernel_bench import Trace, kernel_bench
 from bench.hardware.kernel_plot import plot_traces
@@ -92,7 +93,27 @@ def _lanes(options: argparse.Namespace) -> list[dict]:
     return figures
 
 
-_BENCHES = {"copy": _copy, "merger": _merger, "kernel": _kernel, "lanes": _lanes, "splitjoin": _splitjoin}
+def _columns(options: argparse.Namespace) -> list[dict]:
+    print("| columns | bands of | window | cycles a row | results a row | bytes a row, in and out | host, us | pairs |")
+    print("| --: | --: | --: | --: | --: | --: | --: | --: |")
+    figures = []
+    for figure in columns_bench(options.seed, window=options.window, rows=options.rows, reaches=tuple(options.reach)):
+        rates = [figure.cycles / figure.rows, figure.results / figure.rows, figure.bytes_per_row]
+        rates.append(1e6 * figure.residual_seconds / figure.rows)
+        cells = [figure.columns, f"± {figure.reach}", f"{figure.window:,}", *(f"{rate:.1f}" for rate in rates)]
+        print("| " + " | ".join(map(str, [*cells, figure.pairs])) + " |", flush=True)
+        figures.append(dataclasses.asdict(figure) | {"bytes_per_row": figure.bytes_per_row})
+    return figures
+
+
+_BENCHES = {
+    "columns": _columns,
+    "copy": _copy,
+    "merger": _merger,
+    "kernel": _kernel,
+    "lanes": _lanes,
+    "splitjoin": _splitjoin,
+}
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -109,7 +130,11 @@ def main(arguments: list[str] | None = None) -> int:
     splitjoin.add_argument("--latency-cores", type=int, nargs="*", default=[4, 16, 64, 256])
     lanes = benches.add_parser("lanes", help="a merge and a probe on one lane and on two, each with a channel")
     lanes.add_argument("--rows", type=int, default=2, choices=(1, 2), help="million rows of the large run")
-    for bench in (merger, kernel, lanes, splitjoin):
+    columns = benches.add_parser("columns", help="two bands on SplitJoin kernels of one column and of two")
+    columns.add_argument("--window", type=int, default=4096, help="rows of the full window")
+    columns.add_argument("--rows", type=int, default=1024, help="of the other stream; a multiple of 256")
+    columns.add_argument("--reach", type=int, nargs="+", default=[10, 500], help="of both bands")
+    for bench in (columns, merger, kernel, lanes, splitjoin):
         bench.add_argument("--seed", type=int, default=1, help="of the keys")
     for name, bench in benches.choices.items():
         bench.add_argument("--json", type=Path, default=Path(f"build/bench/{name}.json"), help="where the figures go")
