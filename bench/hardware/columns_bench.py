@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -81,20 +82,15 @@ def columns_bench(seed: int, *, window: int, rows: int, reaches: tuple[int, ...]
     """
     for columns in (1, 2):
         build = dataclasses.replace(_SIMULATED.builds["splitjoin"], columns=columns)
-        boards: list[KernelBoard] = []
-
-        def board(builds: object, build=build, boards=boards) -> KernelBoard:
-            boards.append(open_board(build, "fast"))
-            return boards[-1]
-
+        boards = _Boards()
         info = DeviceInfo(f"{columns} columns", "sim", "", _SIMULATED.memory_bytes)
-        device = FpgaDevice(info, {"splitjoin": build}, board)
+        device = FpgaDevice(info, {"splitjoin": build}, boards.open)
         for reach in reaches:
             rng = np.random.default_rng(seed)
             on = AllOf(Band("x", "a", -reach, reach), Band("y", "b", -reach, reach))
             with WindowJoin(on=on, left=Rows(window), right=Rows(1), form="pairs", device=device) as join:
                 join.process(_table(window, "xy", rng), _table(0, "ab", rng))
-                kernel, before = boards[-1], join.stats.seconds.get("residual", 0.0)
+                kernel, before = boards.last, join.stats.seconds.get("residual", 0.0)
                 names = "cycles", "rows_out", "compared"
                 start = {name: kernel.read(name) for name in names}
                 pairs = sum(join.process(None, _table(_CALL, "ab", rng)).num_rows for _ in range(rows // _CALL))
@@ -106,6 +102,16 @@ def columns_bench(seed: int, *, window: int, rows: int, reaches: tuple[int, ...]
                 columns, reach, window, rows, took["cycles"], took["rows_out"], pairs, seconds, 4 * row_words(build)
             )
         device.close()
+
+
+class _Boards:
+    """Opens boards, and knows the last one."""
+
+    last: KernelBoard
+
+    def open(self, builds: Mapping[str, Any]) -> KernelBoard:
+        self.last = open_board(builds["splitjoin"], "fast")
+        return self.last
 
 
 def _table(rows: int, names: str, rng: np.random.Generator) -> pa.Table:

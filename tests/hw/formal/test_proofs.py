@@ -333,16 +333,18 @@ def _admission(*, order: Order = Order.OUTER, **size: int) -> AdmissionProof:
 
 
 @pytest.mark.parametrize(
-    ("rows", "lanes", "order"),
+    ("rows", "lanes", "order", "columns"),
     [
-        (1, 1, Order.OUTER),
-        (2, 2, Order.INNER),
-        pytest.param(2, 1, Order.OUTER, marks=FULL),
-        pytest.param(2, 1, Order.INNER, marks=FULL),
+        (1, 1, Order.OUTER, 2),
+        (2, 2, Order.INNER, 1),
+        pytest.param(2, 2, Order.INNER, 2, marks=FULL),
+        pytest.param(2, 1, Order.OUTER, 1, marks=FULL),
+        pytest.param(2, 1, Order.INNER, 1, marks=FULL),
     ],
 )
-def test_admission(rows, lanes, order):
-    run_proof(_admission(rows=rows, lanes=lanes, order=order), f"admission_{rows}_{lanes}", timeout=3600)
+def test_admission(rows, lanes, order, columns):
+    proof = _admission(rows=rows, lanes=lanes, order=order, bounds=columns - 1, columns=columns)
+    run_proof(proof, f"admission_{rows}_{lanes}_{columns}", timeout=3600)
 
 
 def _region(*, cores: int, rows: int, index: int) -> RegionProof:
