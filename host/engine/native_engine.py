@@ -163,10 +163,10 @@ class NativeEngine(Engine):
         bands = generator.constant_bands()
         self._complement = False  # ranges hold what does not match
         if spec.ranges:
-            if isinstance(index, BiSort) and index.own_subwindows:
+            if isinstance(index, BiSort) and index.partitions is not None:
                 raise UnsupportedError(
-                    "form='ranges' keeps BI-Sort's main array and buffer as two runs: leave out partitions and "
-                    "subwindow_rows of the index 'bisort'"
+                    "form='ranges' keeps BI-Sort's main array and buffer as two runs, each with an index of its own: "
+                    "leave out partitions of the index 'bisort'"
                 )
             band = generator.constant_band()
             if band is not None and band[2]:

@@ -101,9 +101,10 @@ class BiSort(RunPolicy):
         Size of the insertion buffer, at least 1; the paper uses 1 K (section V-A).
     partitions : int, optional
         Entries of the index array over a subwindow's main array, the paper's P, at least 1; by default one for each 64
-        rows. On `cpu` alone, not with ``form="ranges"``; so is the next one.
+        rows. On `cpu` alone, not with ``form="ranges"``, whose arrays are searched by every eighth row.
     subwindow_rows : int, optional
-        Rows of a subwindow, at least 1; by default a quarter of the window, and less for the first ones.
+        Rows of a subwindow, at least 1; by default a quarter of the window, and less for the first ones. On `cpu`
+        alone; with ``form="ranges"`` a subwindow ends with the step that fills it.
 
     Raises
     ------

@@ -41,8 +41,9 @@ Made<Key> make_bisort(const IndexSpec& spec, const Making& making) {
   const Options& options = spec.options;
   const size_t buffer_rows = options.whole("buffer_rows", 1, 1024);
   if (making.recording) {
-    return std::make_unique<SortedRuns<Key>>(making.kernels, RunPolicy{.flat = true, .buffer_rows = buffer_rows},
-                                             making.window_rows, making.time_width, true);
+    const RunPolicy policy{.flat = true, .buffer_rows = buffer_rows,
+                           .subwindow_rows = options.whole("subwindow_rows", 0, 0)};
+    return std::make_unique<SortedRuns<Key>>(making.kernels, policy, making.window_rows, making.time_width, true);
   }
   return make_chain<BiSortArray<Key>>(
       {&making.kernels, std::min<size_t>(buffer_rows, size_t{1} << 30), options.whole("partitions", 0, 0)}, options, making);

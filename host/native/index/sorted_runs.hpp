@@ -17,6 +17,7 @@ struct RunPolicy {
   size_t growth = 8;           // ladder: ratio of the sizes of neighbouring classes
   size_t base_rows = 1024;     // ladder: upper end of the lowest class
   size_t buffer_rows = 1024;
+  size_t subwindow_rows = 0;   // at which a subwindow takes no more; 0: as the window and what comes in suggest
   bool adaptive = true;        // ladder: one run where that costs less, see `RunChoice`
 
   int rung(size_t length) const {
@@ -250,6 +251,7 @@ class SortedRuns final : public WindowIndex<K>, public NumberedRuns<K> {
   // there has to be room for rows that have expired and for the output of merges, which end at once where batches are
   // large.
   size_t subwindow_rows() const {
+    if (policy_.subwindow_rows > 0) return policy_.subwindow_rows;
     if (window_ == 0) return std::max(kMinTimedRows, rows_ / 4);
     return std::max(one_run() ? (recording_ ? window_ : 2 * window_) : window_ / 2 + 1, kMinRows);
   }

@@ -1,5 +1,6 @@
 import datetime as dt
 import json
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -175,11 +176,17 @@ def test_bisort_with_subwindows_of_its_own_is_of_cpu(options) -> None:
     assert open_device("cpu").index(index, Steps()) == index
     with pytest.raises(UnsupportedError, match="for 'cpu' alone"):
         open_device("numpy").index(index, Steps())
+
+
+def test_ranges_of_bisort_are_of_its_subwindows_and_of_no_index_array() -> None:
+    keys = pa.table({"a": pa.array(range(100), pa.int32())})
+    options: dict[str, Any] = {"on": Band("a", "a", 0, 1), "left": 1000, "right": 1000, "form": "ranges"}
+    with WindowJoin(**options, index=BiSort(buffer_rows=10, subwindow_rows=250)) as join:
+        for _ in range(10):
+            join.process(keys, keys)
+        assert join.stats.index["left"]["lengths"] == [300, 300, 300, 100]  # each ends with the step that fills it
     with pytest.raises(UnsupportedError, match="form='ranges'"):
-        WindowJoin(
-            on=Band("a", "a", 0, 1), left=9, right=9, form="ranges", index=index,
-            left_schema=pa.schema([("a", pa.int32())]), right_schema=pa.schema([("a", pa.int32())]),
-        )  # fmt: skip
+        WindowJoin(**options, index=BiSort(partitions=8), left_schema=keys.schema, right_schema=keys.schema)
 
 
 def test_bisorts_index_array_has_the_partitions_that_are_set() -> None:

@@ -40,7 +40,9 @@ def table(rng: np.random.Generator, count: int, now: int, kind: pa.DataType, seq
 @settings(deadline=None, max_examples=25)
 @given(
     condition=st.sampled_from(sorted(CONDITIONS)), window=st.sampled_from(sorted(WINDOWS)),
-    index=st.sampled_from([SortedRuns(), SortedRuns(growth=2, base_rows=8), BiSort(buffer_rows=32)]),
+    index=st.sampled_from(
+        [SortedRuns(), SortedRuns(growth=2, base_rows=8), BiSort(buffer_rows=32), BiSort(32, subwindow_rows=9)]
+    ),
     kind=st.sampled_from([pa.int32(), pa.int64(), pa.float64()]), sequence=st.sampled_from([None, "s"]),
     seed=st.integers(0, 999),
     sizes=st.lists(st.tuples(st.integers(0, 300), st.integers(0, 300)), min_size=2, max_size=9),
