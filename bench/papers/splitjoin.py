@@ -339,4 +339,49 @@ def fig_19(scale: Scale) -> Figure:
     )  # fmt: skip
 
 
-FIGURES = [fig_12, fig_13, fig_15, fig_16, fig_17, fig_18, fig_19]
+def fig_threads(scale: Scale) -> Figure:
+    """What a thread for storing could save a core: the time of rows stored alone, of that of rows stored and probed."""
+    points = []
+    for log in (8, 10) if scale.quick else (10, 12, 15):
+        core = _OneCore(1 << log)
+        found = in_turns({probing: partial(core.seconds, probing, scale) for probing in (False, True)}, TURNS)
+        share = [100 * storing / both for storing, both in zip(found[False], found[True], strict=True)]
+        points.append({"series": "storing", "x": 1 << log, "y": statistics.median(share), "turns": share})
+    return Figure(
+        PAPER, "threads", "storing, of the time of a join core", "", "rows of a window", "% of a core's time", points,
+        log_x=True, log_y=True, note="One join core, processor time; nested loops; steps of 4,096 rows of both sides.",
+    )  # fmt: skip
+
+
+class _OneCore:
+    """A join core whose windows are full."""
+
+    def __init__(self, window: int):
+        self._rng, self._arrived = np.random.default_rng(window), 0
+        self._engine = _core.Engine(
+            key_bits=32, index="nested_loop", bands=[((-1, (1 << 64) - REACH), (0, REACH))], window=(window, window),
+            engine="splitjoin", options={"cores": 1, "fan_out": 4, "order": "outer", "queue_rows": 1024},
+        )  # fmt: skip
+        self._step(window, probing=False)
+
+    def _step(self, rows: int, *, probing: bool) -> None:
+        sides = [
+            _core.Input(
+                self._rng.integers(1, KEYS + 1, rows, np.int32), first_row=self._arrived,
+                same_other_position=self._arrived,
+            )
+            for _ in range(2)
+        ]  # fmt: skip
+        self._engine.step(*sides, probing=probing, whole=probing)
+        self._arrived += rows
+
+    def seconds(self, probing: bool, scale: Scale) -> float:
+        """Processor time of a row that is stored, or stored and probes."""
+        rows, start, own = 0, time.perf_counter(), time.process_time()
+        while not rows or time.perf_counter() - start < scale.seconds / TURNS:
+            self._step(1 << 12, probing=probing)
+            rows += 1 << 13
+        return (time.process_time() - own) / rows
+
+
+FIGURES = [fig_12, fig_13, fig_15, fig_16, fig_17, fig_18, fig_19, fig_threads]
