@@ -54,7 +54,7 @@ def test_other_pythons_and_versions_of_packages() -> None:
 @pytest.mark.skipif(
     sys.version_info >= (3, 12), reason="PySpark 3.5, and what Databricks 15.4 brings, go to Python 3.11"
 )
-@pytest.mark.parametrize("name", ["databricks-15.4", "spark-4.0"])
+@pytest.mark.parametrize("name", ["databricks-15.4", pytest.param("spark-4.0", marks=pytest.mark.full)])
 def test_main_cases_on_an_older_spark(name: str) -> None:
     """`make test-spark` runs all of them on any version."""
     python = environment(name)
