@@ -164,7 +164,9 @@ def probe_turns(
     domain = max(int(rows / matches), 1) if equal else 1 << 32
     domain = 1 << domain.bit_length() - 1 if equal else domain
     reach = 0 if equal else int(matches * EVEN / rows / 2)
-    most = max(min(batch, int((1 << 22) / max(matches, 1))), 1)  # pairs of a call that fit memory at ease
+    most = batch
+    if options.get("form") != "counts":  # pairs of a call that fit memory at ease
+        most = max(min(batch, int((1 << 22) / max(matches, 1))), 1)
     turns = itertools.count(10)
 
     @functools.cache
