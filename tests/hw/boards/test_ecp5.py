@@ -19,6 +19,7 @@ from amaranth.lib.wiring import In, Out
 from litedram import modules
 
 from muntin.contract.boards import from_description
+from muntin.contract.registers import parameter_values
 from muntin.hw.boards.board_build import build_of
 from muntin.hw.boards.build import build
 from muntin.hw.boards.ecp5_board import Ecp5Board
@@ -80,7 +81,7 @@ def test_the_simulated_memory_is_started_as_the_real_one(board, design):
         assert re.search(rf"^\s*inout  wire .*\b{dram.pads}_{pad},?$", real.verilog, re.M)
     told = from_description(board.description_of(design, real.start))
     assert (told["board"], told["design"], told["start"]) == (board.name, design, json.loads(json.dumps(real.start)))
-    assert told["parameters"] == dataclasses.asdict(board.parameters[design])
+    assert told["parameters"] == parameter_values(board.parameters[design])
     assert told["clock_hz"] == dram.clock_hz == board.parameters[design].clock_hz
     assert dram.beat_bits == board.parameters[design].data_bits
 
