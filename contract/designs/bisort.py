@@ -28,6 +28,8 @@ class Parameters(MemoryPort):
         k: the index holds every 2**k-th key, so a partition is 2**k rows long.
     index_rows : int
         Index entries that fit on chip; a run may hold ``index_rows << partition_log2`` rows.
+    index_width : int
+        Index entries that a bound is compared with in a cycle: 2, 4, 8 or 16, less than `index_rows`.
     buffer_rows : int
         B, the rows of the insertion buffer; a multiple of `width`.
     bound_rows : int
@@ -51,6 +53,7 @@ class Parameters(MemoryPort):
     width: int
     partition_log2: int
     index_rows: int
+    index_width: int
     buffer_rows: int
     bound_rows: int
     queue_rows: int
@@ -63,9 +66,12 @@ class Parameters(MemoryPort):
         super().__post_init__()
         self._one_of("key_bits", (32, 64))
         self._one_of("width", (1, 2, 4, 8, 16))
+        self._one_of("index_width", (2, 4, 8, 16))
         self._one_of("channels", (1, 2, 4, 8, 16, 32))
         self._one_of("lanes", (1, 2, 4, 8, 16, 32))
         self._powers_of_two("index_rows", "bound_rows", "queue_rows")
+        if self.index_width >= self.index_rows:
+            raise ParameterError(f"index_width must be less than index_rows, {self.index_rows}, not {self.index_width}")
         if self.data_bits < self.key_bits:
             raise ParameterError(f"data_bits must be at least key_bits, {self.key_bits}, not {self.data_bits}")
         if self.partition_log2 > 31:
@@ -125,6 +131,7 @@ PRESETS: dict[str, Parameters] = {
         width=2,
         partition_log2=4,
         index_rows=64,
+        index_width=4,
         buffer_rows=8,
         bound_rows=8,
         queue_rows=4,
@@ -144,6 +151,7 @@ PRESETS: dict[str, Parameters] = {
         width=4,
         partition_log2=10,
         index_rows=8192,
+        index_width=8,
         buffer_rows=32,
         bound_rows=512,
         queue_rows=16,
@@ -163,6 +171,7 @@ PRESETS: dict[str, Parameters] = {
         width=2,
         partition_log2=8,
         index_rows=16384,
+        index_width=8,
         buffer_rows=32,
         bound_rows=512,
         queue_rows=16,
@@ -182,6 +191,7 @@ PRESETS: dict[str, Parameters] = {
         width=2,
         partition_log2=6,
         index_rows=4096,
+        index_width=4,
         buffer_rows=16,
         bound_rows=128,
         queue_rows=16,
@@ -201,6 +211,7 @@ PRESETS: dict[str, Parameters] = {
         width=8,
         partition_log2=8,
         index_rows=65536,
+        index_width=8,
         buffer_rows=64,
         bound_rows=1024,
         queue_rows=64,

@@ -1,30 +1,37 @@
 """Finds the partition of each bound in the index on chip."""
 
-from amaranth.hdl import Module, Mux, Signal
+from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import memory, stream, wiring
 from amaranth.lib.wiring import In, Out
+from amaranth.utils import exact_log2
 
+from muntin.contract import ParameterError
 from muntin.hw.bisort.layouts import bound_layout, key_beat, partitioned_bound
+
+_NEIGHBOURS = 2  # words that are looked at one after the other before the steps grow
 
 
 class Partitioner(wiring.Component):
     """Holds the indexes of runs and searches one for a batch of ascending bounds.
 
-    The search starts where the one before ended: it steps forward by 1, 2, 4, ... entries until it has passed
-    the bound, then halves the gap.
+    A word of the memory holds several entries, and a bound is compared with all of the word at hand. The search
+    goes from word to word; where a bound lies further, in steps of 1, 2, 4, ... words until it has passed the bound,
+    and then halves the gap.
 
     Parameters
     ----------
     key_bits : int
     index_rows : int
         Entries of all indexes together that there is room for, a power of two.
+    index_width : int
+        Entries of a word, a power of two, at least 2 and less than `index_rows`.
 
     Attributes
     ----------
     index : In(stream of key_beat, one key wide)
-        The index of a run; unless `reuse`, it is taken before the batch of bounds.
+        The index of a run, at least one entry; unless `reuse`, it is taken before the batch of bounds.
     base : In(range(index_rows))
-        Where the index stands, or is put.
+        Where the index stands, or is put: any entry of a word.
     reuse : In(1)
         1: the index stands there already, and none is taken.
     entries : In(range(index_rows + 1))
@@ -37,19 +44,30 @@ class Partitioner(wiring.Component):
         The index had more entries than there is room for behind `base`, and what was found is wrong; until the next
         index.
 
+    Raises
+    ------
+    ParameterError
+        If the width is none that there may be.
+
     Timing
     ------
-    An entry of the index a cycle. A bound in the same partition as the one before: one a cycle, one cycle
-    later. One that is d partitions further: at most `4 * floor(log2(d)) + 3` cycles more.
+    An entry of the index a cycle. A bound whose answer lies in the same word as the one before: one a cycle, one cycle
+    later. One that is d words further: `2 * d` cycles more for one or two words, else at most
+    `4 * floor(log2(d)) + 8`.
 
     Source
     ------
-    PanJoin, section IV (partitioners) and section III-E (rebounding binary search).
+    PanJoin, section IV (partitioners) and section III-E (rebounding binary search). Words of several entries are ours.
     """
 
-    def __init__(self, *, key_bits: int, index_rows: int):
+    def __init__(self, *, key_bits: int, index_rows: int, index_width: int):
+        if index_width not in (2, 4, 8, 16) or index_width >= index_rows:
+            raise ParameterError(
+                f"index_width must be 2, 4, 8 or 16 and less than index_rows, {index_rows}, not {index_width!r}"
+            )
         self._key_bits = key_bits
         self._index_rows = index_rows
+        self._width = index_width
         super().__init__(
             {
                 "index": In(stream.Signature(key_beat(key_bits, 1))),
@@ -64,90 +82,136 @@ class Partitioner(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        store = memory.Memory(shape=self._key_bits, depth=self._index_rows, init=[])
-        m.submodules.store = store
-        writer, reader = store.write_port(), store.read_port()
+        width, bits = self._width, exact_log2(self._width)
+        words = self._index_rows // width
+        columns = [memory.Memory(shape=self._key_bits, depth=words, init=[]) for _ in range(width)]
+        writers, readers = ([getattr(column, port)() for column in columns] for port in ("write_port", "read_port"))
+        for number, column in enumerate(columns):
+            m.submodules[f"column_{number}"] = column
+        address = Signal(range(words))  # of the word that is read
 
         length = Signal(range(self._index_rows + 1))
-        low = Signal(range(self._index_rows + 1))  # entries known to lie below the bound
-        high = Signal(range(2 * self._index_rows + 1))  # the first entry known not to
-        high_key = Signal(self._key_bits)
-        step = Signal(range(2 * self._index_rows + 1))
+        put = Signal(range(2 * self._index_rows))  # where the next entry of the index goes
+        first = Signal(range(words))  # the words of the index
+        last = Signal(range(words))
+        before = Signal(width)  # entries of the first word before the index, and of the last one that are its own
+        within = Signal(width)
+        at = Signal(range(words))  # the word at hand; all before it are below the bound
+        word = [Signal(self._key_bits, name=f"entry_{number}") for number in range(width)]
+        following = Signal()  # the memory gives the word after it
+        near = Signal(range(_NEIGHBOURS + 1))
+        low = Signal(range(words))  # a word known to lie below the bound
+        high = Signal(range(words))  # one known not to
+        step = Signal(range(2 * words))
         forward = Signal()
-        place = Signal(range(2 * self._index_rows + 1))  # of the entry that is looked at
-        free = Signal()
-        below = Signal()  # the entry at `high` is below the bound
+        place = Signal(range(2 * words + 1))  # of the word that is looked at
         bound = self.i.p.below
+
+        free = Signal()
+        below = Signal(width)
+        beyond = Signal()
+        count = Signal(range(self._index_rows + width + 1))
         m.d.comb += [
             free.eq(~self.o.valid | self.o.ready),
-            writer.addr.eq(self.base + length),
-            writer.data.eq(self.index.p.keys[0]),
-            below.eq((high != length) & (bound[-1] | (high_key < bound[:-1]))),
-            reader.en.eq(1),
-            reader.addr.eq(self.base + place),
+            put.eq(self.base + length),
+            below.eq(
+                (Cat(bound[-1] | (key < bound[:-1]) for key in word) | Mux(at == first, before, 0))
+                & (within | (at != last).replicate(width))
+            ),
+            beyond.eq((at != last) & below.all()),
+            count.eq((at << bits) - self.base + sum(below)),
         ]
+        for writer, reader in zip(writers, readers, strict=True):
+            m.d.comb += [
+                writer.addr.eq(put >> bits),
+                writer.data.eq(self.index.p.keys[0]),
+                reader.addr.eq(address),
+                reader.en.eq(1),
+            ]
+        load_word = [entry.eq(reader.data) for entry, reader in zip(word, readers, strict=True)]
+        # Of the words before the last one, that are looked at from afar, the greatest entry says all.
+        passed = Signal()
+        m.d.comb += passed.eq((place < last) & (bound[-1] | (readers[-1].data < bound[:-1])))
         with m.If(self.o.ready):
             m.d.sync += self.o.valid.eq(0)
         with m.FSM():
             with m.State("FIRST"):
-                m.d.comb += place.eq(0)
                 with m.If(self.i.valid & self.reuse):
                     m.d.sync += [length.eq(self.entries), self.overflow.eq(0)]
-                    m.next = "RELOAD"
+                    m.next = "SPAN"
                 with m.Elif(self.index.valid & ~self.reuse):
                     m.d.sync += length.eq(0)
                     m.next = "LOAD"
             with m.State("LOAD"):
+                keep = Signal()
                 m.d.comb += [
                     self.index.ready.eq(1),
-                    writer.en.eq(self.index.valid & self.index.p.keep[0] & (self.base + length != self._index_rows)),
+                    keep.eq(self.index.valid & self.index.p.keep[0] & (put < self._index_rows)),
+                    Cat(writer.en for writer in writers).eq(keep << put[:bits]),
                 ]
                 with m.If(self.index.valid):
                     with m.If(length == 0):
                         m.d.sync += self.overflow.eq(0)
-                    with m.If(writer.en):
+                    with m.If(keep):
                         m.d.sync += length.eq(length + 1)
-                        with m.If(length == 0):
-                            m.d.sync += high_key.eq(self.index.p.keys[0])
                     with m.Elif(self.index.p.keep[0]):
                         m.d.sync += self.overflow.eq(1)
                     with m.If(self.index.p.last):
-                        m.next = "SEARCH"
-            with m.State("SEARCH"), m.If(self.i.valid & free):
-                with m.If(below):
-                    m.d.sync += [low.eq(high), step.eq(1), forward.eq(1)]
-                    m.next = "READ"
-                with m.Else():
+                        m.next = "SPAN"
+            with m.State("SPAN"):
+                final = put - 1
+                m.d.comb += address.eq(self.base >> bits)
+                m.d.sync += [
+                    first.eq(self.base >> bits),
+                    last.eq(final >> bits),
+                    before.eq((1 << self.base[:bits]) - 1),
+                    within.eq((2 << final[:bits]) - 1),
+                    at.eq(self.base >> bits),
+                ]
+                m.next = "TAKE"
+            with m.State("TAKE"):
+                m.d.comb += address.eq(at + 1)
+                m.d.sync += [*load_word, following.eq(1), near.eq(0)]
+                m.next = "SEARCH"
+            with m.State("SEARCH"):
+                m.d.comb += address.eq(at + 1)
+                m.d.sync += following.eq(1)
+                with m.If(self.i.valid & beyond & following):
+                    m.d.sync += [low.eq(at), step.eq(1), forward.eq(1)]
+                    with m.If(near == _NEIGHBOURS):
+                        m.next = "READ"
+                    with m.Else():
+                        m.d.sync += [*load_word, at.eq(at + 1), following.eq(0), near.eq(near + 1)]
+                with m.Elif(self.i.valid & ~beyond & free):
                     m.d.comb += self.i.ready.eq(1)
                     m.d.sync += [
+                        near.eq(0),
                         self.o.valid.eq(1),
                         self.o.p.bound.eq(self.i.payload),
-                        self.o.p.partition.eq(high - 1),
-                        self.o.p.hit.eq(high != 0),
+                        self.o.p.partition.eq(count - 1),
+                        self.o.p.hit.eq(count != 0),
                     ]
                     with m.If(self.i.p.last):
-                        m.d.sync += high.eq(0)
                         m.next = "FIRST"
             with m.State("READ"):
-                m.d.comb += place.eq(Mux(forward, low + step, (low + high) >> 1))
+                m.d.comb += [place.eq(Mux(forward, low + step, (low + high) >> 1)), address.eq(place)]
                 m.next = "COMPARE"
             with m.State("COMPARE"):
                 m.d.comb += place.eq(Mux(forward, low + step, (low + high) >> 1))
-                with m.If((place < length) & (bound[-1] | (reader.data < bound[:-1]))):
+                end = Mux(place < last, place, last)
+                m.d.comb += address.eq(end)
+                m.next = "READ"
+                with m.If(passed):
                     m.d.sync += low.eq(place)
                     with m.If(forward):
                         m.d.sync += step.eq(step << 1)
-                    m.next = "READ"
-                    with m.If(~forward & (place + 1 == high)):
-                        m.next = "SEARCH"
+                    with m.Elif(place + 1 == high):
+                        m.d.comb += address.eq(high)
+                        m.d.sync += at.eq(high)
+                        m.next = "TAKE"
                 with m.Else():
-                    m.d.sync += [high.eq(Mux(place < length, place, length)), forward.eq(0)]
-                    with m.If(place < length):
-                        m.d.sync += high_key.eq(reader.data)
-                    m.next = "READ"
-                    with m.If(Mux(place < length, place, length) == low + 1):
-                        m.next = "SEARCH"
-            with m.State("RELOAD"):
-                m.d.sync += high_key.eq(reader.data)
-                m.next = "SEARCH"
+                    m.d.sync += [high.eq(end), forward.eq(0)]
+                    with m.If(end == low + 1):
+                        m.d.sync += at.eq(end)
+                        m.next = "TAKE"
         return m

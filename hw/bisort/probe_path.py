@@ -80,7 +80,9 @@ class ProbePath(wiring.Component):
         m = Module()
         p = self._parameters
         m.submodules.bounds = bounds = BoundMerger(key_bits=p.key_bits)
-        m.submodules.partitioner = partitioner = Partitioner(key_bits=p.key_bits, index_rows=p.index_rows)
+        m.submodules.partitioner = partitioner = Partitioner(
+            key_bits=p.key_bits, index_rows=p.index_rows, index_width=p.index_width
+        )
         m.submodules.prober = prober = Prober(
             key_bits=p.key_bits,
             width=p.keys_per_beat,

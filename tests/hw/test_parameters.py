@@ -30,6 +30,8 @@ def test_board_presets_hold_a_subwindow_of_8m():
         ({"width": 0}, "width must be an integer of at least 1, not 0"),
         ({"lanes": True}, "lanes must be an integer of at least 1, not True"),
         ({"index_rows": 100}, "index_rows must be a power of two, not 100"),
+        ({"index_width": 1}, "index_width must be one of 2, 4, 8, 16, not 1"),
+        ({"index_rows": 4}, "index_width must be less than index_rows, 4, not 4"),
         ({"address_bits": 8}, "address_bits must lie in"),
         ({"key_bits": 64, "data_bits": 32}, "data_bits must be at least key_bits"),
         ({"width": 16, "buffer_rows": 16, "partition_log2": 3}, "partition_log2 must be at least 4"),

@@ -20,7 +20,7 @@ from tests.hw.bundle import Bundle
 #: Bits and words of a memory that is one block RAM of each width that there is.
 SHAPES = ((1, 16384), (2, 8192), (4, 4096), (9, 2048), (18, 1024), (36, 512))
 
-PARTITIONER = {"key_bits": 32, "index_rows": 64}
+PARTITIONER = {"key_bits": 32, "index_rows": 64, "index_width": 4}
 
 
 def first(bits: int, at: int) -> int:

@@ -10,7 +10,7 @@ from muntin.sim.models.bisort import partition
 from muntin.sim.stream_bench import STALLS, StreamBench, settings
 
 SETTINGS = settings()
-BITS, INDEX_ROWS = SETTINGS["key_bits"], SETTINGS["index_rows"]
+BITS, INDEX_ROWS, WIDTH = SETTINGS["key_bits"], SETTINGS["index_rows"], SETTINGS["index_width"]
 DTYPE = np.dtype(f"uint{BITS}")
 TOP = 1 << BITS
 
@@ -107,14 +107,14 @@ async def partitioner_index_too_long(dut):
 
 @cocotb.test()
 async def partitioner_timing(dut):
-    """Cycles between two answers, by how many partitions lie between them."""
-    for distance in (0, 1, 2, 3, 4, 7, 8, 20):
+    """Cycles between two answers, by how many words of the index lie between them."""
+    for distance in (0, 1, 2, 3, 4, 7, 8, INDEX_ROWS // WIDTH - 1):
         bench = _bench(dut, "none")
         sink = bench.sinks["partitioner__o"]
         dut.partitioner__reuse.value = 0
         dut.partitioner__base.value = 0
         await bench.reset()
-        _offer(bench, range(0, 10 * INDEX_ROWS, 10), [[15, 15 + 10 * distance]])
+        _offer(bench, range(0, 10 * INDEX_ROWS, 10), [[15, 15 + 10 * WIDTH * distance]])
         await bench.run(lambda: len(sink.received) == 2)  # noqa: B023
         more = sink.cycles[1] - sink.cycles[0] - 1
-        assert more <= (4 * (distance.bit_length() - 1) + 3 if distance else 0), (distance, more)
+        assert more <= (2 * distance if distance <= 2 else 4 * (distance.bit_length() - 1) + 8), (distance, more)

@@ -25,20 +25,22 @@ BLOCKS = (
     "insertion_buffer",
 )
 BUILDS = {
-    "narrow": {"key_bits": 32, "width": 4, "partition_log2": 3, "index_rows": 64, "buffer_rows": 16},
+    "narrow": {"key_bits": 32, "width": 4, "partition_log2": 3, "index_rows": 64, "index_width": 4, "buffer_rows": 16},
     # A partition is one beat, and so is the insertion buffer.
-    "wide": {"key_bits": 64, "width": 8, "partition_log2": 3, "index_rows": 32, "buffer_rows": 8},
+    "wide": {"key_bits": 64, "width": 8, "partition_log2": 3, "index_rows": 32, "index_width": 2, "buffer_rows": 8},
 }
 
 
 @functools.cache
-def bundle(key_bits: int, width: int, partition_log2: int, index_rows: int, buffer_rows: int) -> Bundle:
+def bundle(
+    key_bits: int, width: int, partition_log2: int, index_rows: int, index_width: int, buffer_rows: int
+) -> Bundle:
     return Bundle(
         {
             "indexer": Indexer(key_bits=key_bits, width=width, partition_log2=partition_log2),
             "boundary_generator": BoundaryGenerator(key_bits=key_bits),
             "bound_merger": BoundMerger(key_bits=key_bits),
-            "partitioner": Partitioner(key_bits=key_bits, index_rows=index_rows),
+            "partitioner": Partitioner(key_bits=key_bits, index_rows=index_rows, index_width=index_width),
             "prober": Prober(
                 key_bits=key_bits,
                 width=width,
@@ -74,6 +76,7 @@ def test_against_the_model(build, block, seed):
             lambda: Prober(key_bits=32, width=8, partition_log2=2, index_rows=4, bound_rows=4),
             "partition_log2 must be at least 3",
         ),
+        (lambda: Partitioner(key_bits=32, index_rows=8, index_width=8), "less than index_rows, 8, not 8"),
         (lambda: Gather(width=6, range_rows=4), "width must be a power of two, not 6"),
         (lambda: InsertionBuffer(key_bits=32, width=4, rows=6), "rows must be a multiple of width, 4, not 6"),
     ],
