@@ -67,7 +67,9 @@ class CountingLink:
     def push_words(self, offset: int, words: Sequence[int]) -> None:
         """As the board's."""
         self._link.write_registers([(_OFFSETS["COUNTER_CLEAR"], 1)])
-        self._operations = {Operation(word & 0xFF).name for word in words[::COMMAND_WORDS]}
+        # The indexes that probes take are a part of what they cost.
+        names = {Operation(word & 0xFF).name for word in words[::COMMAND_WORDS]}
+        self._operations = {"PROBE" if name == "INDEX" else name for name in names}
         self._link.push_words(offset, words)
 
     def wait(self) -> None:

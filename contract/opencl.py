@@ -31,6 +31,7 @@ from muntin.contract.registers import (
     COMMAND_FIELDS,
     COMMAND_FLAGS,
     COMMAND_WORDS,
+    RUN_PLACES,
     SETTINGS_BASE,
     Access,
     ErrorCode,
@@ -205,6 +206,10 @@ def _bisort_state(p: Parameters) -> list[StateField]:
         StateField("buffer_rows", "uint", p.buffer_rows),
         StateField("buffer_keys", _WORDS[p.key_bits], p.buffer_rows),
         StateField("index", _WORDS[p.key_bits], p.index_rows),
+        StateField("runs", "ulong"),  # at which places there is a run with its index
+        StateField("run_keys", "ulong", RUN_PLACES),
+        StateField("run_rows", "uint", RUN_PLACES),
+        StateField("run_index", "uint", RUN_PLACES),  # the first entry
     ]
 
 
@@ -390,6 +395,8 @@ def _bisort(p: Parameters) -> list[tuple[str, object]]:
         ("INDEX_ROWS", p.index_rows),
         ("BUFFER_ROWS", p.buffer_rows),
         ("RUN_ROWS", p.run_rows),
+        ("RUN_PLACES", RUN_PLACES),
+        ("PROBE_ROWS", p.probe_rows),
         *((f"FLAG_{flag.name.upper()}", f"{flag.mask:#x}u") for flag in COMMAND_FLAGS),
     ]
 

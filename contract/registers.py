@@ -93,6 +93,7 @@ class Operation(enum.IntEnum):
     DISCARD = 7
     JOIN = 8
     CLEAR = 9
+    INDEX = 10
 
 
 class ErrorCode(enum.IntEnum):
@@ -132,7 +133,7 @@ ERROR_TEXT: dict[ErrorCode, str] = {
     ErrorCode.BAD_RANGE: "a range does not lie within its run, or ends before it starts",
     ErrorCode.STUCK: "nothing moved any more while no answer of the memory was due: a run is not sorted",
     ErrorCode.BUFFER_ROWS: "more rows than the insertion buffer has room for, or not as many as it holds",
-    ErrorCode.BAD_INDEX: "the index of the run would end behind the room for indexes on chip",
+    ErrorCode.BAD_INDEX: "an index would end behind the room on chip, its place is none, or a run has no index there",
     ErrorCode.CORE_STUCK: "a join core stopped answering, and its pairs are missing; only a reset helps",
 }
 
@@ -212,6 +213,9 @@ CONTROL_REGISTERS: tuple[Register, ...] = (
 
 COUNTER_BASE = 0x80
 
+RUN_PLACES = 64
+"""Runs whose indexes can be on chip at the same time, in places of these numbers."""
+
 LANE_STRIDE = 0x1000
 """Bytes from the registers of one lane to those of the next."""
 
@@ -229,12 +233,13 @@ class Command:
     """A command of a kernel.
 
     Fields of several words are pushed low word first, in this order; flags go with the operation. Fields of two words
-    are byte addresses, multiples of a memory beat, but for the `index_out` of a PROBE; offsets are in units of a key.
+    are byte addresses, multiples of a memory beat, but for the `index_out` of an INDEX and the `keys_a` of a PROBE;
+    offsets are in units of a key.
     Arrays:
 
     - keys: `key_bits` each, ascending; an index: the key of every 2**k-th row of a run; row numbers, starts, stops and
       counts: 32 bits each; a window limit: the first row and the span, 32 bits each; a pair: the number of the range
-      and the row, 32 bits each.
+      and the row, 32 bits each; a range: the number of the probe, the place of the run, start and stop, 32 bits each.
     - DISCARD, CLEAR and NOP have none, and use no length.
     - JOIN: rows, results and the summary are those of `muntin.contract.designs.splitjoin`. It ends when all that came
       of its rows is in memory, or the room for results is full: then rows that were not taken, and what is under way,
@@ -249,17 +254,21 @@ class Command:
         "CLEAR both windows.",
     )
     length_a: int = _words(
-        1, "MERGE: rows of the older run. PROBE, GATHER, COUNT: rows of the run. INSERT, JOIN: rows. COPY: bytes."
+        1,
+        "MERGE: rows of the older run. INDEX, GATHER, COUNT: rows of the run. PROBE: rows of the insertion buffer, "
+        "where it is that. INSERT, JOIN: rows. COPY: bytes.",
     )
     length_b: int = _words(
         1,
-        "MERGE: rows of the newer run. PROBE: probes. GATHER, COUNT: ranges. JOIN: the room for results, in results, a "
-        "multiple of a beat.",
+        "MERGE: rows of the newer run. INDEX: the run's place. PROBE: probes. GATHER, COUNT: ranges. JOIN: the room "
+        "for results, in results, a multiple of a beat.",
     )
     keys_a: int = _words(
-        2, "MERGE, PROBE, INSERT: keys of the first run. GATHER, COUNT: window limits. COPY: the source. JOIN: rows."
+        2,
+        "MERGE, INDEX, INSERT: keys of the first run. PROBE: the runs, bit n that at place n. GATHER, COUNT: window "
+        "limits. COPY: the source. JOIN: rows.",
     )
-    rows_a: int = _words(2, "MERGE, GATHER, COUNT, INSERT: row numbers of the first run. PROBE: its index.")
+    rows_a: int = _words(2, "MERGE, GATHER, COUNT, INSERT: row numbers of the first run. INDEX: its index.")
     keys_b: int = _words(
         2, "MERGE: keys of the newer run. PROBE: keys that make the lower bounds. GATHER, COUNT: starts."
     )
@@ -267,23 +276,21 @@ class Command:
         2, "MERGE: row numbers of the newer run. PROBE: keys that make the upper bounds. GATHER, COUNT: stops."
     )
     keys_out: int = _words(
-        2, "MERGE: keys. PROBE: starts. GATHER: pairs. COUNT: counts. COPY: the destination. JOIN: results."
+        2, "MERGE: keys. PROBE: ranges. GATHER: pairs. COUNT: counts. COPY: the destination. JOIN: results."
     )
     rows_out: int = _words(
-        2, "MERGE: row numbers. PROBE: stops. GATHER: one beat, the number of pairs. JOIN: one beat, the summary."
+        2,
+        "MERGE: row numbers. PROBE, GATHER: one beat, the number of ranges or pairs. JOIN: one beat, the summary.",
     )
     index_out: int = _words(
-        2, "MERGE: the index that is made. PROBE: the first entry that the run's index takes on chip."
+        2, "MERGE: the index that is made. INDEX: the first entry that the run's index takes on chip."
     )
     low_offset: int = _words(3, "PROBE: offset of the lower bounds: signed, of which the low key_bits + 2 bits count.")
     high_offset: int = _words(3, "PROBE: offset of the upper bounds, one more than the inclusive bound: as low_offset.")
     signed: bool = _flag(8, "Keys are two's complement; else unsigned.")
     limits: bool = _flag(9, "GATHER, COUNT: check window limits.")
-    reuse: bool = _flag(
-        10, "PROBE: the run's index is on chip, as an earlier probe has put it, and is not loaded again."
-    )
     buffer: bool = _flag(
-        11,
+        10,
         "MERGE: the newer run is the insertion buffer, which is then empty. PROBE, GATHER, COUNT: the run is the "
         "insertion buffer. length_a, length_b or both still say how many rows it has.",
     )

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -177,42 +177,28 @@ class KernelBench:
         Raises
         ------
         AssertionError
-            If a position is wrong.
+            If a range is wrong.
         """
         middle = self.sorted_keys(probes).astype(np.int64)
         lower = np.clip(middle - width // 2, -(1 << 31), (1 << 31) - 1).astype(np.int32)
         upper = np.clip(middle + width // 2, -(1 << 31), (1 << 31) - 1).astype(np.int32)
         size = 64 * Mi
-        places = {
-            "keys_a": 0,
-            "rows_a": size,
-            "keys_b": 2 * size,
-            "rows_b": 3 * size,
-            "keys_out": 4 * size,
-            "rows_out": 5 * size,
-        }
+        places = {"keys_b": 2 * size, "rows_b": 3 * size, "keys_out": 4 * size, "rows_out": 5 * size}
         for name, content in (("keys_b", lower), ("rows_b", upper)):
             self.board.write_memory(places[name], content)
-        counters = self.run(
-            Operation.PROBE,
-            signed=1,
-            reuse=int(reuse),
-            length_a=len(run),
-            length_b=probes,
-            **places,
-            high_offset=1,
-            trace=trace,
-        )
+        loaded = {} if reuse else self.run(Operation.INDEX, signed=1, length_a=len(run), keys_a=0, rows_a=size)
+        counters = self.run(Operation.PROBE, signed=1, length_b=probes, keys_a=1, **places, high_offset=1, trace=trace)
+        counters = {name: value + loaded.get(name, 0) for name, value in counters.items()}
         partition_rows = self.parameters.partition_rows
         index = run[::partition_rows]
-        touched: set[int] = set()
-        sides: tuple[tuple[str, Any, Literal["left", "right"]], ...]
-        sides = ("keys_out", lower, "left"), ("rows_out", upper, "right")
-        for name, bounds, side in sides:
-            found = self.board.read_memory(places[name], 4 * probes).view(np.uint32)
-            assert np.array_equal(found, np.searchsorted(run, bounds, side)), f"wrong positions in {name}"
-            partition = np.searchsorted(index, bounds, side) - 1
-            touched.update(partition[partition >= 0].tolist())
+        positions = [np.searchsorted(run, lower, "left"), np.searchsorted(run, upper, "right")]
+        some = np.flatnonzero(positions[0] < positions[1])
+        count = int(self.board.read_memory(places["rows_out"], 8).view(np.uint64)[0])
+        found = self.board.read_memory(places["keys_out"], 16 * count).view(np.uint32).reshape(-1, 4)
+        due = np.stack([some, np.zeros_like(some), *(ends[some] for ends in positions)], axis=1)
+        assert np.array_equal(found, due), "wrong ranges"
+        partition = np.concatenate([np.searchsorted(index, lower, "left"), np.searchsorted(index, upper, "right")])
+        touched = set((partition[partition > 0] - 1).tolist())
         rows = (min(partition_rows, len(run) - number * partition_rows) for number in touched)
         return counters, sum(-(-count * KEY_BYTES // self.parameters.beat_bytes) for count in rows)
 

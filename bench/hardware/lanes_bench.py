@@ -1,7 +1,7 @@
 """Runs commands of the BI-Sort kernel on one lane and on several, each with simulated DRAM of its own."""
 
 from collections.abc import Iterator
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -122,7 +122,7 @@ class LanesBench:
         Raises
         ------
         AssertionError
-            If a position is wrong.
+            If a range is wrong.
         """
         parts = self._parts(self._keys(rows))
         middle = self._keys(probes).astype(np.int64)
@@ -132,23 +132,27 @@ class LanesBench:
         firsts = [0, *np.searchsorted(upper, self._cut).tolist()]
         lasts = [*np.searchsorted(lower, self._cut).tolist(), probes]
         self.share = max(last - first for first, last in zip(firsts, lasts, strict=True)) / probes
-        places = ("keys_a", "rows_a", "keys_b", "rows_b", "keys_out", "rows_out")
-        commands = []
+        places = {"keys_b": 2, "rows_b": 3, "keys_out": 4, "rows_out": 5}
+        loads, commands = [], []
         for lane, (part, first, last) in enumerate(zip(parts, firsts, lasts, strict=True)):
             index = np.ascontiguousarray(part[:: self._board.parameters.partition_rows])
             for array, content in enumerate((part, index, lower[first:last], upper[first:last])):
                 self._put(lane, array, content)
+            loads.append({"length_a": len(part), "keys_a": 0, "rows_a": self._size})
             commands.append(
-                {"length_a": len(part), "length_b": last - first, "high_offset": 1}
-                | {name: at * self._size for at, name in enumerate(places)}
+                {"length_b": last - first, "keys_a": 1, "high_offset": 1}
+                | {name: at * self._size for name, at in places.items()}
             )
-        sides: tuple[tuple[int, Any, Literal["left", "right"]], ...] = (4, lower, "left"), (5, upper, "right")
-        for reuse in (0, 1):
-            yield self._run(Operation.PROBE, [command | {"reuse": reuse} for command in commands])
+        for loaded in (self._run(Operation.INDEX, loads), (0, 0)):
+            probed = self._run(Operation.PROBE, commands)
+            yield loaded[0] + probed[0], loaded[1] + probed[1]
             for lane, (part, first, last) in enumerate(zip(parts, firsts, lasts, strict=True)):
-                for array, bounds, side in sides:
-                    found = self._get(lane, array, last - first).view(np.uint32)
-                    assert np.array_equal(found, np.searchsorted(part, bounds[first:last], side)), "a wrong position"
+                starts = np.searchsorted(part, lower[first:last], "left")
+                stops = np.searchsorted(part, upper[first:last], "right")
+                some = np.flatnonzero(starts < stops)
+                found = self._get(lane, 4, 4 * len(some)).view(np.uint32).reshape(-1, 4)
+                due = np.stack([some, np.zeros_like(some), starts[some], stops[some]], axis=1)
+                assert np.array_equal(found, due), "wrong ranges"
 
 
 def lanes_bench(

@@ -33,7 +33,8 @@ class Parameters(MemoryPort):
     buffer_rows : int
         B, the rows of the insertion buffer; a multiple of `width`.
     bound_rows : int
-        Bounds that may wait on chip for the partition they fall into.
+        Bounds that may wait on chip for the partition they fall into, at least 2; twice as many are kept there, and
+        probed in one run after the other.
     queue_rows : int
         Commands that may wait.
     lanes : int
@@ -89,6 +90,8 @@ class Parameters(MemoryPort):
             )
         if self.buffer_rows % self.width:
             raise ParameterError(f"buffer_rows must be a multiple of width, {self.width}, not {self.buffer_rows}")
+        if self.bound_rows < 2:
+            raise ParameterError(f"bound_rows must be at least 2, not {self.bound_rows}")
 
     @functools.cached_property
     def partition_rows(self) -> int:
@@ -99,6 +102,11 @@ class Parameters(MemoryPort):
     def run_rows(self) -> int:
         """Rows of the longest run whose index fits on chip."""
         return self.index_rows << self.partition_log2
+
+    @functools.cached_property
+    def probe_rows(self) -> int:
+        """Probes whose bounds go through all runs before those of the next ones."""
+        return self.bound_rows // 2
 
     @functools.cached_property
     def keys_per_beat(self) -> int:
@@ -255,8 +263,7 @@ _COUNTERS: tuple[tuple[str, str], ...] = (
     ),
     (
         "rows_out",
-        "Put out by completed commands: MERGE: rows. PROBE: positions, two a probe. GATHER: pairs. COUNT: counts. "
-        "Others: none.",
+        "Put out by completed commands: MERGE: rows. PROBE: ranges. GATHER: pairs. COUNT: counts. Others: none.",
     ),
     ("turns", "Times a shared channel changed its direction."),
 )
@@ -286,7 +293,7 @@ BISORT = KernelMap(
     _BISORT_BUILD,
     _bisort_values,
     _COUNTERS,
-    tuple(Operation)[: Operation.DISCARD + 1],
+    (*tuple(Operation)[: Operation.DISCARD + 1], Operation.INDEX),
     lanes=lambda parameters: parameters.lanes,
 )
 

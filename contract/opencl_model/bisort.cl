@@ -57,16 +57,15 @@ static Arrays arrays_of(const Command *c) {
         add(&arrays, c->rows_out, (a + b) * 4);
         add(&arrays, c->index_out, entries(a + b) * key);
         break;
+    case OP_INDEX:
+        add(&arrays, c->keys_a, a * key);
+        add(&arrays, c->rows_a, entries(a) * key);
+        break;
     case OP_PROBE:
-        if (!buffer) {
-            add(&arrays, c->keys_a, a * key);
-            if (!(c->flags & FLAG_REUSE))
-                add(&arrays, c->rows_a, entries(a) * key);
-        }
         add(&arrays, c->keys_b, b * key);
         add(&arrays, c->rows_b, b * key);
-        add(&arrays, c->keys_out, b * 4);
-        add(&arrays, c->rows_out, b * 4);
+        add(&arrays, c->keys_out, BEAT_BYTES);
+        add(&arrays, c->rows_out, BEAT_BYTES);
         break;
     case OP_GATHER:
     case OP_COUNT:
@@ -87,21 +86,23 @@ static Arrays arrays_of(const Command *c) {
 static Fault checked(__global const State *state, const Memory *memory, const Command *c) {
     const bool merge = c->operation == OP_MERGE, probe = c->operation == OP_PROBE;
     const bool ranges = c->operation == OP_GATHER || c->operation == OP_COUNT;
-    const bool buffer = c->flags & FLAG_BUFFER;
-    if (c->operation > OP_DISCARD)  // the last
+    const bool buffer = c->flags & FLAG_BUFFER, index = c->operation == OP_INDEX, runs = probe && !buffer;
+    if (c->operation > OP_DISCARD && !index)
         return fault(ERR_UNKNOWN_OPERATION, 0);
-    if (c->operation != OP_NOP && c->operation != OP_DISCARD && !c->length_a)
+    if (c->operation != OP_NOP && c->operation != OP_DISCARD && !runs && !c->length_a)
         return fault(ERR_ZERO_LENGTH, 0);
-    if ((merge || probe || ranges) && !c->length_b)
+    if (((merge || probe || ranges) && !c->length_b) || (runs && !c->keys_a))
         return fault(ERR_ZERO_LENGTH, 0);
-    const ulong rows = merge ? (ulong)c->length_a + c->length_b : probe || ranges ? c->length_a : 0;
+    const ulong rows = merge ? (ulong)c->length_a + c->length_b : index || ranges ? c->length_a : 0;
     if (rows > RUN_ROWS)
         return fault(ERR_RUN_TOO_LONG, 0);
     if (c->operation == OP_INSERT && (ulong)state->buffered + c->length_a > BUFFER_ROWS)
         return fault(ERR_BUFFER_ROWS, 0);
     if (buffer && ((merge && c->length_b != state->buffered) || ((probe || ranges) && c->length_a != state->buffered)))
         return fault(ERR_BUFFER_ROWS, 0);
-    if (probe && !buffer && (c->index_out >= INDEX_ROWS || c->index_out + entries(c->length_a) > INDEX_ROWS))
+    if (index && (c->index_out >= INDEX_ROWS || c->index_out + entries(c->length_a) > INDEX_ROWS))
+        return fault(ERR_BAD_INDEX, 0);
+    if ((index && c->length_b >= RUN_PLACES) || (runs && c->keys_a & ~state->runs))
         return fault(ERR_BAD_INDEX, 0);
     return checked_arrays(memory, arrays_of(c));
 }
@@ -183,7 +184,19 @@ static Fault merge(__global State *state, const Memory *memory, const Command *c
     return fault(ERR_NONE, 0);
 }
 
-static uint position(__global const State *state, const Memory *memory, const Command *c, KEY key, Offset offset) {
+static void load_index(__global State *state, const Memory *memory, const Command *c) {
+    __global const KEY *index = (__global const KEY *)place(memory, c->rows_a);
+    for (uint at = 0; at < entries(c->length_a); ++at)
+        state->index[c->index_out + at] = plain(index[at], c->flags & FLAG_SIGNED);
+    state->runs |= (ulong)1 << c->length_b;
+    state->run_keys[c->length_b] = c->keys_a;
+    state->run_rows[c->length_b] = c->length_a;
+    state->run_index[c->length_b] = (uint)c->index_out;
+}
+
+// Where a bound stands in the run at a place, or in the insertion buffer.
+static uint position(
+    __global const State *state, const Memory *memory, const Command *c, uint at, KEY key, Offset offset) {
     bool above = false;
     KEY bound;
     if (offset.negative) {
@@ -194,14 +207,23 @@ static uint position(__global const State *state, const Memory *memory, const Co
     }
     if (c->flags & FLAG_BUFFER)
         return below(state->buffer_keys, 0, c->length_a, bound, above, false);
-    const uint start = (uint)c->index_out;
-    const uint before = below(state->index, start, start + entries(c->length_a), bound, above, false);
+    const uint start = state->run_index[at], rows = state->run_rows[at];
+    const uint before = below(state->index, start, start + entries(rows), bound, above, false);
     if (!before)
         return 0;
     const uint first = (before - 1) << PARTITION_LOG2;
-    const uint last = min(first + (1u << PARTITION_LOG2), c->length_a);
-    __global const KEY *keys = (__global const KEY *)place(memory, c->keys_a);
+    const uint last = min(first + (1u << PARTITION_LOG2), rows);
+    const ulong inside = ((ulong)1 << CHANNEL_BITS) - 1, channel = (((ulong)1 << ADDRESS_BITS) - 1) & ~inside;
+    __global const KEY *keys =
+        (__global const KEY *)place(memory, (state->run_keys[at] & inside) | (c->rows_a & channel));
     return first + below(keys, first, last, bound, above, c->flags & FLAG_SIGNED);
+}
+
+// A beat that has the number of pairs or ranges.
+static void write_number(const Memory *memory, const Command *c, ulong number) {
+    __global uchar *beat = place(memory, c->rows_out);
+    for (uint at = 0; at < BEAT_BYTES; ++at)
+        beat[at] = at < 8 ? (uchar)(number >> (8 * at)) : 0;
 }
 
 static Fault probe(__global State *state, const Memory *memory, const Command *c) {
@@ -210,20 +232,36 @@ static Fault probe(__global State *state, const Memory *memory, const Command *c
     __global const KEY *upper = (__global const KEY *)place(memory, c->rows_b);
     if (!ascends(lower, c->length_b, is_signed) || !ascends(upper, c->length_b, is_signed))
         return fault(ERR_STUCK, 0);
-    if (!(c->flags & (FLAG_BUFFER | FLAG_REUSE))) {
-        __global const KEY *index = (__global const KEY *)place(memory, c->rows_a);
-        for (uint at = 0; at < entries(c->length_a); ++at)
-            state->index[c->index_out + at] = plain(index[at], is_signed);
-    }
     const Offset low = offset_of(c->low), high = offset_of(c->high);
-    __global uint *starts = (__global uint *)place(memory, c->keys_out);
-    __global uint *stops = (__global uint *)place(memory, c->rows_out);
-    for (uint at = 0; at < c->length_b; ++at) {
-        starts[at] = position(state, memory, c, plain(lower[at], is_signed), low);
-        stops[at] = position(state, memory, c, plain(upper[at], is_signed), high);
+    const ulong runs = c->flags & FLAG_BUFFER ? 1 : c->keys_a;
+    __global uint *out = (__global uint *)place(memory, c->keys_out);
+    // First how many there are, as nothing may be written beyond the end.
+    ulong found = 0;
+    for (int writing = 0; writing < 2; ++writing) {
+        if (writing && found && (!in_space(c->keys_out, 16 * found) || !is_there(memory, c->keys_out, 16 * found)))
+            return fault(in_space(c->keys_out, 16 * found) ? ERR_DECODE_ERROR : ERR_ADDRESS_RANGE, c->keys_out);
+        found = 0;
+        for (ulong first = 0; first < c->length_b; first += PROBE_ROWS) {
+            const ulong last = min(first + PROBE_ROWS, (ulong)c->length_b);
+            for (uint at = 0; at < RUN_PLACES; ++at)
+                for (ulong probe = first; runs >> at & 1 && probe < last; ++probe) {
+                    const uint start = position(state, memory, c, at, plain(lower[probe], is_signed), low);
+                    const uint stop = position(state, memory, c, at, plain(upper[probe], is_signed), high);
+                    if (start >= stop)
+                        continue;
+                    if (writing) {
+                        out[4 * found] = (uint)probe;
+                        out[4 * found + 1] = at;
+                        out[4 * found + 2] = start;
+                        out[4 * found + 3] = stop;
+                    }
+                    ++found;
+                }
+        }
     }
+    write_number(memory, c, found);
     state->rows_in += 2 * (ulong)c->length_b;
-    state->rows_out += 2 * (ulong)c->length_b;
+    state->rows_out += found;
     return fault(ERR_NONE, 0);
 }
 
@@ -277,9 +315,7 @@ static Fault gather(__global State *state, const Memory *memory, const Command *
     }
     for (uint range = 0; range < c->length_b; ++range)
         out += 2 * pairs_of(rows, memory, c, range, out);
-    __global uchar *beat = place(memory, c->rows_out);
-    for (uint at = 0; at < BEAT_BYTES; ++at)
-        beat[at] = at < 8 ? (uchar)(pairs >> (8 * at)) : 0;
+    write_number(memory, c, pairs);
     state->rows_out += pairs;
     return fault(ERR_NONE, 0);
 }
@@ -300,6 +336,9 @@ static Fault carried_out(__global State *state, const Memory *memory, const Comm
         break;
     case OP_MERGE:
         return merge(state, memory, c);
+    case OP_INDEX:
+        load_index(state, memory, c);
+        break;
     case OP_PROBE:
         return probe(state, memory, c);
     case OP_GATHER:

@@ -24,38 +24,6 @@ _T = TypeVar("_T")
 Pieces = list[tuple[np.ndarray, np.ndarray]]
 
 
-@dataclasses.dataclass(frozen=True)
-class FoundRanges:
-    """Where some probes, one behind the other, start and stop in one run, or in a lane's part of it.
-
-    Attributes
-    ----------
-    number : int
-        Of the run, among those that were probed.
-    run : LaneRun
-    first : int
-        The first of the probes; those that are not here find nothing.
-    starts, stops : ndarray of uint32, shape (m,)
-        Positions.
-    """
-
-    number: int
-    run: LaneRun
-    first: int
-    starts: np.ndarray
-    stops: np.ndarray
-
-    @property
-    def lengths(self) -> np.ndarray:
-        """Positions of each probe, int64."""
-        return self.stops.astype(np.int64) - self.starts
-
-    @property
-    def probes(self) -> slice:
-        """Which probes these are."""
-        return slice(self.first, self.first + len(self.starts))
-
-
 @dataclasses.dataclass(eq=False)
 class BoardRun:
     """A run on a board: what each lane holds of it.
@@ -261,7 +229,9 @@ class BisortBoard:
 
     # Probing
 
-    def probe(self, runs: list[BoardRun], lower: np.ndarray, upper: np.ndarray, cut: KeyCut) -> list[FoundRanges]:
+    def probe(
+        self, runs: list[BoardRun], lower: np.ndarray, upper: np.ndarray, cut: KeyCut
+    ) -> list[tuple[int, Ranges]]:
         """Where in each run the keys with ``lower <= key <= upper`` start and stop.
 
         A lane is asked only for the probes that reach into its range of keys.
@@ -273,6 +243,11 @@ class BisortBoard:
         lower, upper : ndarray, shape (n,)
             Ascending, of the type of the keys, n >= 1, ``lower <= upper``.
         cut : KeyCut
+
+        Returns
+        -------
+        list of (int, Ranges)
+            The number of a run, and what was found in one lane's part of it; where nothing was, there is none.
 
         Raises
         ------
@@ -292,9 +267,10 @@ class BisortBoard:
                 }
             )
         return [
-            FoundRanges(number, part, probes.start, starts, stops)
+            (number, Ranges(part, found[:, 0] + np.int64(probes.start), *found[:, 1:].astype(np.int64).T))
             for lane, (probes, parts) in asked.items()
-            for (number, part), starts, stops in zip(parts.items(), *answers[lane], strict=True)
+            for (number, part), found in zip(parts.items(), answers[lane], strict=True)
+            if len(found)
         ]
 
     def gather(self, ranges: list[Ranges]) -> Iterator[tuple[np.ndarray, np.ndarray]]:
@@ -422,7 +398,7 @@ class BisortStore(RunStore):
 
     def probe(self, runs: list[Run], lower: np.ndarray, upper: np.ndarray) -> Probe:
         found = self._board.probe([run.handle for run in runs], lower, upper, self._cut)
-        candidates = sum(int(part.lengths.sum()) for part in found)
+        candidates = sum(int(part.lengths.sum()) for _, part in found)
         return Probe(len(lower), runs, candidates, found)
 
     def gather(
@@ -433,11 +409,11 @@ class BisortStore(RunStore):
             yield numbers[probes], base + (rows - low).astype(np.int64)
 
     def count(self, probe: Probe, limits: Limits | None = None) -> np.ndarray:
-        found: list[FoundRanges] = probe.handle
+        found: list[tuple[int, Ranges]] = probe.handle
         checked = np.zeros(len(probe.runs), bool) if limits is None else limits.runs
         total = np.zeros(probe.probes, np.int64)
-        for part in found:
-            if not checked[part.number]:
+        for number, part in found:
+            if not checked[number]:
                 total[part.probes] += part.lengths
         if checked.any():
             ranges = [ranges for ranges in _ranges(probe, limits) if ranges.limits is not None]
@@ -460,14 +436,9 @@ def _give_back(device: Device, ticket: int, board: BisortBoard, runs: set[BoardR
 
 def _ranges(probe: Probe, limits: Limits | None) -> Iterator[Ranges]:
     """What a probe has found in each run."""
-    found: list[FoundRanges] = probe.handle
-    for part in found:
-        some = np.flatnonzero(part.lengths)
-        if not len(some):
-            continue
-        probes = some + part.first
-        checked = None
-        if limits is not None and limits.runs[part.number]:
-            checked = np.stack([limits.first[probes], limits.span[probes]], axis=1)
-        starts, stops = (ends[some].astype(np.int64) for ends in (part.starts, part.stops))
-        yield Ranges(part.run, probes, starts, stops, checked)
+    found: list[tuple[int, Ranges]] = probe.handle
+    for number, part in found:
+        if limits is not None and limits.runs[number]:
+            checked = np.stack([limits.first[part.probes], limits.span[part.probes]], axis=1)
+            part = dataclasses.replace(part, limits=checked)
+        yield part

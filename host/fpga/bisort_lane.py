@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 from collections import OrderedDict
-from collections.abc import Callable, Generator, Hashable, Iterator
+from collections.abc import Callable, Collection, Generator, Hashable, Iterator
 from typing import TypeVar
 
 import numpy as np
 
-from muntin.contract.registers import Command, Operation
+from muntin.contract.registers import RUN_PLACES, Command, Operation
 from muntin.host.errors import CapacityError, DeviceError
 from muntin.host.fpga.driver import KernelDriver
 from muntin.host.memory import Arena
@@ -17,6 +17,7 @@ from muntin.host.memory import Arena
 _ROW_BYTES = 4  # of a row number, a position, a count
 _LIMIT_BYTES = 8
 _PAIR_BYTES = 8
+_RANGE_BYTES = 16
 _GRANULE_BEATS = 16  # of row numbers; a granule has a beat for its index beside them
 
 _T = TypeVar("_T")
@@ -104,9 +105,11 @@ class IndexSlots:
 
     def __init__(self, entries: int):
         self._arena = Arena(entries, 1)
-        self._slots: OrderedDict[Hashable, tuple[int, int]] = OrderedDict()  # start, entries; used last comes last
+        self._places = list(reversed(range(RUN_PLACES)))  # that are free
+        # Place, start and entries of each; used last comes last.
+        self._slots: OrderedDict[Hashable, tuple[int, int, int]] = OrderedDict()
 
-    def place(self, run: Hashable, entries: int) -> tuple[int, bool]:
+    def place(self, run: Hashable, entries: int, keep: Collection[Hashable] = ()) -> tuple[int, int, bool] | None:
         """Where the index of a run stands, or is to be put.
 
         Parameters
@@ -114,25 +117,37 @@ class IndexSlots:
         run : Hashable
         entries : int
             Of its index, at most those there is room for.
+        keep : collection of Hashable
+            Runs whose indexes stay.
 
         Returns
         -------
+        place : int
         start : int
+            Its first entry.
         there : bool
             Whether it stands there already.
+
+        None where there is room for it only without one of those to keep.
         """
         if run in self._slots:
             self._slots.move_to_end(run)
-            return self._slots[run][0], True
-        while (start := self._arena.take(entries)) is None:
-            self._arena.give(*self._slots.popitem(last=False)[1])
-        self._slots[run] = start, entries
-        return start, False
+            return *self._slots[run][:2], True
+        while not self._places or (start := self._arena.take(entries)) is None:
+            oldest = next((other for other in self._slots if other not in keep), None)
+            if oldest is None:
+                return None
+            self.forget(oldest)
+        place = self._places.pop()
+        self._slots[run] = place, start, entries
+        return place, start, False
 
     def forget(self, run: Hashable) -> None:
         """Takes the place of a run's index back, if it has one."""
         if run in self._slots:
-            self._arena.give(*self._slots.pop(run))
+            place, start, entries = self._slots.pop(run)
+            self._arena.give(start, entries)
+            self._places.append(place)
 
 
 class BisortLane:
@@ -394,7 +409,7 @@ class BisortLane:
 
     # Probing
 
-    def probe(self, runs: list[LaneRun], lower: np.ndarray, upper: np.ndarray) -> Steps[tuple[np.ndarray, np.ndarray]]:
+    def probe(self, runs: list[LaneRun], lower: np.ndarray, upper: np.ndarray) -> Steps[list[np.ndarray]]:
         """Where in each run the keys with ``lower <= key <= upper`` start and stop.
 
         Parameters
@@ -405,61 +420,112 @@ class BisortLane:
 
         Returns
         -------
-        starts, stops : ndarray of uint32, shape (number of runs, n)
+        list of ndarray of uint32, shape (m, 3)
+            For each run the ranges that are not empty: the number of the probe, start and stop, by ascending probe.
         """
-        n = len(lower)
         lower = np.ascontiguousarray(lower, self._key_dtype)
         upper = np.ascontiguousarray(upper, self._key_dtype)
-        found = np.empty((2, len(runs), n), np.uint32)
         beat = self.parameters.beat_bytes
-        most = min(
-            (self._in_bytes - 2 * beat) // (2 * self._key_bytes), (self._out_bytes - 2 * beat) // (2 * _ROW_BYTES)
-        )
-        for first in range(0, n, most):
-            part = slice(first, min(first + most, n))
-            yield from self._probe_part(runs, lower[part], upper[part], found[:, :, part])
-        return found[0], found[1]
+        # One range of each run at least, and the beat with their number.
+        together = self._out_bytes // (2 * (beat + self._aligned(_RANGE_BYTES)))
+        found: list[list[np.ndarray]] = [[] for _ in runs]
+        for first_run in range(0, len(runs), together):
+            part = runs[first_run : first_run + together]
+            room = self._out_bytes - len(part) * (beat + self._aligned(_RANGE_BYTES))
+            most = min((self._in_bytes - 2 * beat) // (2 * self._key_bytes), room // (_RANGE_BYTES * len(part)))
+            for first in range(0, len(lower), most):
+                probes = slice(first, first + most)
+                ranges = yield from self._probe_part(part, lower[probes], upper[probes])
+                for at, more in enumerate(ranges, first_run):
+                    more[:, 0] += np.uint32(first)
+                    found[at].append(more)
+        return [np.concatenate(parts) for parts in found]
 
-    def _probe_part(self, runs: list[LaneRun], lower: np.ndarray, upper: np.ndarray, found: np.ndarray) -> Steps[None]:
-        """As `probe`, of as many probes as fit the scratch memory, into an array of shape (2, runs, probes)."""
-        n = len(lower)
-        keys_size, size = self._aligned(lower.nbytes), self._aligned(n * _ROW_BYTES)
-        together = self._out_bytes // (2 * size)
+    def _probe_part(self, runs: list[LaneRun], lower: np.ndarray, upper: np.ndarray) -> Steps[list[np.ndarray]]:
+        """As `probe`, of as many runs and probes as fit the scratch memory."""
+        beat = self.parameters.beat_bytes
+        keys_size = self._aligned(lower.nbytes)
         self._put(self._in, [(0, lower), (keys_size, upper)])
-        for first in range(0, len(runs), together):
-            group = range(first, min(first + together, len(runs)))
-            commands = []
-            for place, at in enumerate(group):
-                run = runs[at]
-                buffered = run is self._buffered
-                keys, index, slot, there = 0, 0, 0, False
-                if not buffered:
-                    keys, _, index = self._places(run)
-                    entries = -(-run.length // self.parameters.partition_rows)
-                    slot, there = self._indexes.place(run, entries)
-                commands.append(
+        commands: list[Command] = []
+        outputs: list[tuple[int, dict[int, int]]] = []  # where each PROBE writes, and which of the runs is at a place
+        out = self._out
+        for loads, places in self._groups(runs):
+            first = runs[next(iter(places.values()))]
+            buffered = first is self._buffered
+            commands += loads
+            commands.append(
+                Command(
+                    operation=Operation.PROBE,
+                    signed=True,
+                    buffer=buffered,
+                    length_a=first.length if buffered else 0,
+                    length_b=len(lower),
+                    keys_a=0 if buffered else sum(1 << place for place in places),
+                    rows_a=0 if buffered else self._places(first)[0],
+                    keys_b=self._in,
+                    rows_b=self._in + keys_size,
+                    keys_out=out + beat,
+                    rows_out=out,
+                    high_offset=1,
+                )
+            )
+            outputs.append((out, places))
+            out += beat + self._aligned(len(places) * len(lower) * _RANGE_BYTES)
+        yield commands
+        found: list[np.ndarray] = [np.zeros((0, 3), np.uint32)] * len(runs)
+        for out, places in outputs:
+            raw = self._driver.read_memory(out, beat, self.number)
+            count = int.from_bytes(raw[: min(beat, 8)].tobytes(), "little")
+            if count > len(places) * len(lower):
+                raise DeviceError(
+                    f"device {self._name} found {count} ranges where there are {len(lower)} probes of {len(places)} "
+                    "runs: this is a defect of Muntin's"
+                )
+            raw = self._driver.read_memory(out + beat, count * _RANGE_BYTES, self.number) if count else raw[:0]
+            ranges = raw.view(np.uint32).reshape(-1, 4)
+            for place, at in places.items():
+                found[at] = ranges[ranges[:, 1] == place][:, [0, 2, 3]]
+        return found
+
+    def _groups(self, runs: list[LaneRun]) -> Iterator[tuple[list[Command], dict[int, int]]]:
+        """Runs that can be probed together: what loads their indexes, and which of them is at each place.
+
+        All of a group lie in one memory channel, and their indexes are on chip together; the insertion buffer is a
+        group of its own.
+        """
+        loads: list[Command] = []
+        places: dict[int, int] = {}
+        channel = 0
+        for at in sorted(range(len(runs)), key=lambda at: runs[at].channel):
+            run = runs[at]
+            if run is self._buffered:
+                yield [], {0: at}
+                continue
+            entries = -(-run.length // self.parameters.partition_rows)
+            slot = self._indexes.place(run, entries, [runs[other] for other in places.values()])
+            if places and (slot is None or run.channel != channel):
+                yield loads, places
+                loads, places = [], {}
+            channel = run.channel
+            placed = slot or self._indexes.place(run, entries)
+            assert placed is not None  # every run's index fits alone
+            place, start, there = placed
+            if not there:
+                keys, _, index = self._places(run)
+                loads.append(
                     Command(
-                        operation=Operation.PROBE,
+                        operation=Operation.INDEX,
                         signed=True,
-                        buffer=buffered,
-                        reuse=there,
                         length_a=run.length,
-                        length_b=n,
+                        length_b=place,
                         keys_a=keys,
                         rows_a=index,
-                        keys_b=self._in,
-                        rows_b=self._in + keys_size,
-                        keys_out=self._out + 2 * place * size,
-                        rows_out=self._out + (2 * place + 1) * size,
-                        index_out=slot,
-                        high_offset=1,
+                        index_out=start,
                     )
                 )
-            yield commands
-            raw = self._driver.read_memory(self._out, 2 * len(group) * size, self.number).view(np.uint32)
-            positions = raw.reshape(len(group), 2, -1)[:, :, :n]
-            for place, at in enumerate(group):
-                found[:, at] = positions[place]
+            places[place] = at
+        if places:
+            yield loads, places
 
     def gathers(self, ranges: list[Ranges]) -> Iterator[list[Ranges]]:
         """Ranges in batches that `gather` can take."""

@@ -7,7 +7,7 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from muntin.contract.designs.bisort import BISORT, Parameters
-from muntin.contract.registers import ErrorCode, Operation
+from muntin.contract.registers import RUN_PLACES, ErrorCode, Operation
 from muntin.hw.control.layouts import CommandLayout
 
 ARRAYS = ("keys_a", "rows_a", "keys_b", "rows_b", "keys_out", "rows_out", "index_out")
@@ -29,6 +29,8 @@ class CommandPlan(wiring.Component):
         Stands still until `done`, and as long as the plan is used.
     buffer_rows : In(32)
         Rows in the insertion buffer.
+    runs : In(64)
+        Bit n: there is a run at place n, and its index is on chip.
     done : Out(1)
         For one cycle; from then on the others stand.
     code : Out(ErrorCode)
@@ -39,8 +41,6 @@ class CommandPlan(wiring.Component):
         The arrays, in the order of `ARRAYS`, that the command has.
     bytes : Out(array of 7)
         How long they are.
-    index_entries : Out(32)
-        Of the run that is probed; combinational.
 
     Timing
     ------
@@ -54,12 +54,12 @@ class CommandPlan(wiring.Component):
                 "start": In(1),
                 "command": In(CommandLayout()),
                 "buffer_rows": In(32),
+                "runs": In(RUN_PLACES),
                 "done": Out(1),
                 "code": Out(ErrorCode),
                 "address": Out(64),
                 "used": Out(len(ARRAYS)),
                 "bytes": Out(data.ArrayLayout(36, len(ARRAYS))),
-                "index_entries": Out(32),
             }
         )
 
@@ -75,13 +75,12 @@ class CommandPlan(wiring.Component):
             both.eq(a + b),
             index_a.eq((a + round_up) >> p.partition_log2),
             index_both.eq((both + round_up) >> p.partition_log2),
-            self.index_entries.eq(index_a),
         ]
         is_ = {operation: command.operation == operation for operation in BISORT.operations}
         merge, probe, copy, insert = (
             is_[name] for name in (Operation.MERGE, Operation.PROBE, Operation.COPY, Operation.INSERT)
         )
-        gather, count = is_[Operation.GATHER], is_[Operation.COUNT]
+        gather, count, index = is_[Operation.GATHER], is_[Operation.COUNT], is_[Operation.INDEX]
         ranges = gather | count
         in_memory = ~command.buffer
         key = (p.key_bits // 8).bit_length() - 1
@@ -89,18 +88,18 @@ class CommandPlan(wiring.Component):
         # For each array: when a command has it, its items, and log2 of the bytes of one.
         cases: dict[str, list[tuple[ValueLike, ValueLike, int]]] = {
             "keys_a": [
-                (merge | insert | (probe & in_memory), a, key),
+                (merge | insert | index, a, key),
                 (ranges & command.limits, b, 3),
                 (copy, a, 0),
             ],
             "rows_a": [
                 (merge | insert | (ranges & in_memory), a, 2),
-                (probe & in_memory & ~command.reuse, index_a, key),
+                (index, index_a, key),
             ],
             "keys_b": [((merge & in_memory) | probe, b, key), (ranges, b, 2)],
             "rows_b": [(merge & in_memory, b, 2), (probe, b, key), (ranges, b, 2)],
-            "keys_out": [(merge, both, key), (probe | count, b, 2), (gather, beat, 0), (copy, a, 0)],
-            "rows_out": [(merge, both, 2), (probe, b, 2), (gather, beat, 0)],
+            "keys_out": [(merge, both, key), (count, b, 2), (gather | probe, beat, 0), (copy, a, 0)],
+            "rows_out": [(merge, both, 2), (gather | probe, beat, 0)],
             "index_out": [(merge, index_both, key)],
         }
 
@@ -109,9 +108,13 @@ class CommandPlan(wiring.Component):
         rows = p.run_rows
         with m.If(~Cat(is_.values()).any()):
             m.d.comb += shape_error.eq(ErrorCode.UNKNOWN_OPERATION)
-        with m.Elif(((a == 0) & ~is_[Operation.NOP] & ~is_[Operation.DISCARD]) | ((b == 0) & (merge | probe | ranges))):
+        with m.Elif(
+            ((a == 0) & ~is_[Operation.NOP] & ~is_[Operation.DISCARD] & ~(probe & in_memory))
+            | ((b == 0) & (merge | probe | ranges))
+            | (probe & in_memory & (command.keys_a == 0))
+        ):
             m.d.comb += shape_error.eq(ErrorCode.ZERO_LENGTH)
-        with m.Elif((merge & (both > rows)) | ((probe | ranges) & (a > rows))):
+        with m.Elif((merge & (both > rows)) | ((index | ranges) & (a > rows))):
             m.d.comb += shape_error.eq(ErrorCode.RUN_TOO_LONG)
         with m.Elif(
             (insert & (a > p.buffer_rows - self.buffer_rows))
@@ -119,7 +122,10 @@ class CommandPlan(wiring.Component):
             | ((probe | ranges) & command.buffer & (a != self.buffer_rows))
         ):
             m.d.comb += shape_error.eq(ErrorCode.BUFFER_ROWS)
-        with m.Elif(probe & ~command.buffer & (command.index_out + index_a > p.index_rows)):
+        with m.Elif(
+            (index & ((command.index_out + index_a > p.index_rows) | (b >= RUN_PLACES)))
+            | (probe & in_memory & (command.keys_a & ~self.runs).any())
+        ):
             m.d.comb += shape_error.eq(ErrorCode.BAD_INDEX)
 
         # The arrays, one a cycle: first its length, then whether that fits.

@@ -7,7 +7,7 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out, PureInterface
 
 from muntin.contract.designs.bisort import BISORT, Parameters
-from muntin.contract.registers import ErrorCode, Operation
+from muntin.contract.registers import RUN_PLACES, ErrorCode, Operation
 from muntin.hw.bisort.buffer_path import BufferPath
 from muntin.hw.bisort.command_plan import ARRAYS, CommandPlan
 from muntin.hw.bisort.gather_path import GatherPath
@@ -128,7 +128,7 @@ class Engine(wiring.Component):
         for number, (block, base) in enumerate(zip([*readers, *writers], bases, strict=True)):
             kind, index = ("readers", number) if number < READERS else ("writers", number - READERS)
             self._choose_port(m, block.axi, [getattr(port, kind)[index] for port in ports], base)
-        # Nobody knows how many pairs there will be.
+        # Nobody knows how many pairs or ranges there will be.
         self._choose_port(m, pair_writer.axi, [port.writers[WRITERS] for port in ports], bases[READERS])
 
         # The ways of the data. Each path gets beats from its readers and gives beats to its writers.
@@ -149,12 +149,14 @@ class Engine(wiring.Component):
 
         merging, probing, inserting = is_[Operation.MERGE], is_[Operation.PROBE], is_[Operation.INSERT]
         gathering, counting, copying = is_[Operation.GATHER], is_[Operation.COUNT], is_[Operation.COPY]
+        indexing = is_[Operation.INDEX]
+        numbered = gathering | probing  # they write as much as they find, and then how much
         read(0, merging, merge.keys_a)
         read(1, merging, merge.rows_a)
         read(2, merging, merge.keys_b)
         read(3, merging, merge.rows_b)
         read(0, probing, probe.keys)
-        read(1, probing, probe.index)
+        read(1, indexing, probe.index)
         read(2, probing, probe.lower)
         read(3, probing, probe.upper)
         read(0, ranges, gather.limits)
@@ -166,8 +168,6 @@ class Engine(wiring.Component):
         write(0, merging, merge.keys)
         write(1, merging, merge.rows)
         write(2, merging, merge.index)
-        write(0, probing, probe.starts)
-        write(1, probing, probe.stops)
         write(0, counting, gather.counts)
         with m.If(copying):
             m.d.comb += [
@@ -175,7 +175,13 @@ class Engine(wiring.Component):
                 writers[0].i.payload.eq(readers[0].o.p.data),
                 readers[0].o.ready.eq(writers[0].i.ready),
             ]
-        wiring.connect(m, gather.pairs, pair_writer.i)
+        for when, found in ((gathering, gather.pairs), (probing, probe.ranges)):
+            with m.If(when):
+                m.d.comb += [
+                    pair_writer.i.valid.eq(found.valid),
+                    pair_writer.i.payload.eq(found.payload),
+                    found.ready.eq(pair_writer.i.ready),
+                ]
         wiring.connect(m, buffer.sorted, merge.sorted)
         wiring.connect(m, probe.bound, buffer.bound)
         wiring.connect(m, buffer.position, probe.position)
@@ -192,10 +198,13 @@ class Engine(wiring.Component):
             merge.signed.eq(command.signed),
             merge.buffered.eq(command.buffer),
             probe.signed.eq(command.signed),
-            probe.reuse.eq(command.reuse),
             probe.buffered.eq(command.buffer),
+            probe.place.eq(command.length_b),
+            probe.address.eq(command.keys_a),
+            probe.rows.eq(command.length_a),
             probe.index_base.eq(command.index_out),
-            probe.index_entries.eq(plan.index_entries),
+            probe.runs.eq(command.keys_a),
+            probe.probes.eq(command.length_b),
             probe.low_offset.eq(command.low_offset),
             probe.high_offset.eq(command.high_offset),
             gather.counting.eq(counting),
@@ -207,6 +216,12 @@ class Engine(wiring.Component):
             plan.buffer_rows.eq(buffer.count),
         ]
         m.d.comb += [base.eq(command[name]) for base, name in zip(bases, ARRAYS, strict=True)]
+        with m.If(probing):  # all of its runs lie in one channel
+            m.d.comb += bases[0].eq(command.rows_a)
+
+        # Which places have a run with its index: none while one is loaded there.
+        indexed, runs = Signal(), Signal(RUN_PLACES)
+        m.d.comb += plan.runs.eq(runs)
 
         # --- Transfers: those of whole arrays, and those that the paths ask for.
         running = Signal()
@@ -214,9 +229,9 @@ class Engine(wiring.Component):
         by_request = Signal(READERS)
         by_stream = Signal(WRITERS)
         m.d.comb += [
-            by_request[0].eq(probing),
+            by_request[0].eq(probing | indexing),
             by_request[1].eq(ranges),
-            by_stream[0].eq(gathering),
+            by_stream[0].eq(numbered),
         ]
         reader_idle, writer_idle = Signal(READERS), Signal(WRITERS)
         failed, failed_code, failed_address = Signal(), Signal(ErrorCode), Signal(64)
@@ -264,23 +279,31 @@ class Engine(wiring.Component):
                     failed_code.eq(Mux(answer[0], ErrorCode.DECODE_ERROR, ErrorCode.MEMORY_ERROR)),
                     failed_address.eq(bases[number]),
                 ]
-        self._ask_for_partitions(m, p, readers[0], probe, command, plan.bytes[0], running & probing)
+        with m.If(running & probing):
+            m.d.comb += [
+                readers[0].transfer.valid.eq(probe.request.valid),
+                readers[0].transfer.p.address.eq(probe.request.p.address),
+                readers[0].transfer.p.length.eq(probe.request.p.length),
+                probe.request.ready.eq(readers[0].transfer.ready),
+            ]
         self._ask_for_rows(m, p, readers[1], gather, buffer, command, running & ranges)
 
-        # The pairs, as many as there are, and then their number.
+        # The pairs or ranges, as many as there are, and then their number.
         pairs_asked, pairs_done, number_sent = Signal(), Signal(), Signal()
         pair_bytes = Signal(36)
         room = (1 << shape.address_width) - command.keys_out[: shape.address_width]
         m.d.comb += [
-            pair_writer.transfer.valid.eq(running & gathering & ~pairs_asked),
+            pair_writer.transfer.valid.eq(running & numbered & ~pairs_asked),
             pair_writer.transfer.p.address.eq(command.keys_out),
             pair_writer.transfer.p.length.eq(room),
             pair_writer.written.ready.eq(1),
         ]
-        with m.If(gathering):
+        pairs = Signal(33)
+        m.d.comb += pairs.eq(Mux(probing, pair_bytes >> 4, pair_bytes >> 3))
+        with m.If(numbered):
             m.d.comb += [
                 writers[1].i.valid.eq(running & pairs_done & ~number_sent),
-                writers[1].i.payload.eq(pair_bytes >> 3),
+                writers[1].i.payload.eq(pairs),
             ]
             with m.If(writers[1].i.valid & writers[1].i.ready):
                 m.d.sync += number_sent.eq(1)
@@ -296,11 +319,12 @@ class Engine(wiring.Component):
                 ]
 
         # --- Something must move. Between two beats of a batch no more than this passes: a burst of bounds, each
-        # with a whole search of the index, or a burst of ranges, each through the whole insertion buffer.
+        # with a whole search of the index, or a burst of ranges, each through the whole insertion buffer; or a few
+        # bounds through all runs, which search once and find nothing.
         quiet, progress = Signal(), Signal()
         still = Signal(32)
         longest = max(128, p.buffer_rows + p.rows_per_beat + 2)
-        stuck_cycles = max(p.burst_bytes // 4, p.partition_rows) * longest
+        stuck_cycles = max(max(p.burst_bytes // 4, p.partition_rows) * longest, RUN_PLACES * (p.bound_rows + longest))
         m.d.comb += [
             quiet.eq(Cat(port.quiet for port in ports).all()),
             progress.eq(Cat(port.progress for port in ports).any()),
@@ -332,6 +356,7 @@ class Engine(wiring.Component):
                     pairs_asked.eq(0),
                     pairs_done.eq(0),
                     number_sent.eq(0),
+                    indexed.eq(0),
                     flush.eq(0),
                     buffer_settled.eq(0),
                 ]
@@ -352,10 +377,18 @@ class Engine(wiring.Component):
                         m.next = "RUN"
             with m.State("RUN"):
                 m.d.comb += running.eq(1)
+                with m.If(indexing):
+                    m.d.sync += runs.bit_select(command.length_b[:6], 1).eq(0)
+                with m.If(probe.loaded):
+                    m.d.sync += indexed.eq(1)
                 m.d.sync += [flush.eq(0), still.eq(Mux(progress, 0, still + 1))]
                 over = Signal()
                 m.d.comb += over.eq(
-                    reader_idle.all() & writer_idle.all() & (~gathering | number_sent) & ~buffer.filling
+                    reader_idle.all()
+                    & writer_idle.all()
+                    & (~numbered | number_sent)
+                    & (~indexing | indexed)
+                    & ~buffer.filling
                 )
                 # The buffer counts a row two cycles after it has come in.
                 m.d.sync += buffer_settled.eq(Mux(over, buffer_settled + 1, 0))
@@ -372,6 +405,8 @@ class Engine(wiring.Component):
                     m.d.sync += code.eq(ErrorCode.STUCK)
                     m.next = "HALT"
                 with m.Elif(over & (buffer_settled == 3)):
+                    with m.If(indexing):
+                        m.d.sync += runs.bit_select(command.length_b[:6], 1).eq(1)
                     m.next = "RESULT"
             with m.State("HALT"):
                 m.d.comb += halt.eq(1)
@@ -399,7 +434,6 @@ class Engine(wiring.Component):
 
         # --- Counters.
         ended = fsm.ongoing("RESULT") & self.result.ready & (code == ErrorCode.NONE)
-        pairs = Mux(gathering, pair_bytes >> 3, 0)
         both = command.length_a + command.length_b
         reads = [axi.rvalid & axi.rready for axi in self.axi]
         writes = [axi.wvalid & axi.wready for axi in self.axi]
@@ -426,7 +460,7 @@ class Engine(wiring.Component):
             with m.If(probing):
                 m.d.comb += [
                     self.event.rows_in.eq(command.length_b << 1),
-                    self.event.rows_out.eq(command.length_b << 1),
+                    self.event.rows_out.eq(pairs),
                 ]
             with m.If(ranges):
                 m.d.comb += [
@@ -453,23 +487,6 @@ class Engine(wiring.Component):
                     for number, sink in enumerate(sinks):
                         with m.Case(number):
                             m.d.comb += getattr(source, name).eq(getattr(sink, name))
-
-    @staticmethod
-    def _ask_for_partitions(
-        m: Module, p: Parameters, reader: BurstReader, probe: ProbePath, command: Value, length: Value, when: Value
-    ) -> None:
-        """Sends the reader after each partition that is requested."""
-        shift = p.partition_log2 + (p.key_bits // 8).bit_length() - 1
-        start = Signal(37)
-        left = Signal(37)
-        m.d.comb += [start.eq(probe.request.payload << shift), left.eq(length - start)]
-        with m.If(when):
-            m.d.comb += [
-                reader.transfer.valid.eq(probe.request.valid),
-                reader.transfer.p.address.eq(command.keys_a + start),
-                reader.transfer.p.length.eq(Mux(left < (1 << shift), left, 1 << shift)),
-                probe.request.ready.eq(reader.transfer.ready),
-            ]
 
     @staticmethod
     def _ask_for_rows(

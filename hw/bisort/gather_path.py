@@ -9,7 +9,7 @@ from amaranth.lib.wiring import In, Out
 from muntin.contract.designs.bisort import ROW_BITS, Parameters
 from muntin.hw.bisort.gather import Gather
 from muntin.hw.bisort.layouts import item_beat
-from muntin.hw.bisort.streams import beats_of, items_of, resized
+from muntin.hw.bisort.streams import beats_of, items_of, resized, written
 from muntin.hw.memory.layouts import BeatLayout
 
 
@@ -118,14 +118,7 @@ class GatherPath(wiring.Component):
             pairs.p.keep.eq(Cat(keep.replicate(2) for keep in gather.o.p.keep)),
             pairs.p.last.eq(gather.o.p.last),
         ]
-        beats = resized(m, pairs, width)
-        m.d.comb += [
-            self.pairs.valid.eq(beats.valid),
-            beats.ready.eq(self.pairs.ready),
-            self.pairs.p.data.eq(beats.p.items.as_value()),
-            self.pairs.p.keep.eq(Cat(keep.replicate(ROW_BITS // 8) for keep in beats.p.keep)),
-            self.pairs.p.last.eq(beats.p.last),
-        ]
+        written(m, resized(m, pairs, width), self.pairs)
 
         counts = stream.Signature(item_beat(ROW_BITS, 1)).create(path=("count_items",))
         m.d.comb += [

@@ -4,6 +4,7 @@ from amaranth.hdl import ShapeLike
 from amaranth.lib import data
 
 from muntin.contract.designs.bisort import ROW_BITS
+from muntin.contract.registers import RUN_PLACES
 
 
 def key_beat(key_bits: int, width: int) -> data.StructLayout:
@@ -82,16 +83,34 @@ def bound_layout(key_bits: int) -> data.StructLayout:
     return data.StructLayout({"below": key_bits + 1, "upper": 1, "last": 1})
 
 
+def run_layout() -> data.StructLayout:
+    """The layout of which run a bound is looked for in.
+
+    Returns
+    -------
+    StructLayout
+        ``place``, the run's; ``last``, whether no other run comes after it.
+    """
+    return data.StructLayout({"place": range(RUN_PLACES), "last": 1})
+
+
 def partitioned_bound(key_bits: int, index_rows: int) -> data.StructLayout:
     """The layout of a bound whose partition is known.
 
     Returns
     -------
     StructLayout
-        ``bound``, a `bound_layout`; ``partition``, the last one whose first key is below the bound; ``hit``,
-        0 where there is none: then no key is below the bound, and `partition` means nothing.
+        ``bound``, a `bound_layout`; ``run``, a `run_layout`; ``partition``, the last one whose first key is below
+        the bound; ``hit``, 0 where there is none: then no key is below the bound, and `partition` means nothing.
     """
-    return data.StructLayout({"bound": bound_layout(key_bits), "partition": range(index_rows), "hit": 1})
+    return data.StructLayout(
+        {"bound": bound_layout(key_bits), "run": run_layout(), "partition": range(index_rows), "hit": 1}
+    )
+
+
+def partition_layout(index_rows: int) -> data.StructLayout:
+    """The layout of a partition of a run: ``place``, the run's, and ``partition``, its number in it."""
+    return data.StructLayout({"place": range(RUN_PLACES), "partition": range(index_rows)})
 
 
 def position_layout(position: ShapeLike) -> data.StructLayout:
@@ -101,9 +120,9 @@ def position_layout(position: ShapeLike) -> data.StructLayout:
     -------
     StructLayout
         ``position``, the number of keys below the bound, of the shape that is given; ``upper`` and ``last`` as in its
-        `bound_layout`.
+        `bound_layout`; ``run``, a `run_layout`.
     """
-    return data.StructLayout({"position": position, "upper": 1, "last": 1})
+    return data.StructLayout({"position": position, "upper": 1, "last": 1, "run": run_layout()})
 
 
 def range_layout() -> data.StructLayout:

@@ -6,13 +6,13 @@ from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
 from muntin.contract import ParameterError
-from muntin.hw.bisort.layouts import bound_layout, key_beat, partitioned_bound
+from muntin.hw.bisort.layouts import bound_layout, key_beat, partitioned_bound, run_layout
 
 _NEIGHBOURS = 2  # words that are looked at one after the other before the steps grow
 
 
 class Partitioner(wiring.Component):
-    """Holds the indexes of runs and searches one for a batch of ascending bounds.
+    """Holds the indexes of runs and searches one after the other for batches of ascending bounds.
 
     A word of the memory holds several entries, and a bound is compared with all of the word at hand. The search
     goes from word to word; where a bound lies further, in steps of 1, 2, 4, ... words until it has passed the bound,
@@ -29,20 +29,22 @@ class Partitioner(wiring.Component):
     Attributes
     ----------
     index : In(stream of key_beat, one key wide)
-        The index of a run, at least one entry; unless `reuse`, it is taken before the batch of bounds.
-    base : In(range(index_rows))
-        Where the index stands, or is put: any entry of a word.
-    reuse : In(1)
-        1: the index stands there already, and none is taken.
-    entries : In(range(index_rows + 1))
-        Its length, where `reuse` is set. `base`, `reuse` and `entries` stand still during a batch.
+        The index of a run, at least one entry, that is put where `to` says.
+    to : In(range(index_rows))
+        Any entry of a word; stands still while an index is taken.
+    loaded : Out(1)
+        The last entry of an index has been put there; for one cycle.
     i : In(stream of bound_layout)
         Ascending.
+    run : In(run_layout)
+        Which run a batch is for, while `i` is valid.
+    base : In(range(index_rows))
+    entries : In(range(index_rows + 1))
+        Where the index of that run stands, and its length: from the second cycle of a batch on.
     o : Out(stream of partitioned_bound)
         In the same order.
     overflow : Out(1)
-        The index had more entries than there is room for behind `base`, and what was found is wrong; until the next
-        index.
+        The last index had more entries than there is room for behind `to`.
 
     Raises
     ------
@@ -71,8 +73,10 @@ class Partitioner(wiring.Component):
         super().__init__(
             {
                 "index": In(stream.Signature(key_beat(key_bits, 1))),
+                "to": In(range(self._index_rows)),
+                "loaded": Out(1),
+                "run": In(run_layout()),
                 "base": In(range(self._index_rows)),
-                "reuse": In(1),
                 "entries": In(range(self._index_rows + 1)),
                 "i": In(stream.Signature(bound_layout(key_bits))),
                 "o": Out(stream.Signature(partitioned_bound(key_bits, index_rows))),
@@ -92,6 +96,7 @@ class Partitioner(wiring.Component):
 
         length = Signal(range(self._index_rows + 1))
         put = Signal(range(2 * self._index_rows))  # where the next entry of the index goes
+        end = Signal(range(2 * self._index_rows))  # the last entry of an index
         first = Signal(range(words))  # the words of the index
         last = Signal(range(words))
         before = Signal(width)  # entries of the first word before the index, and of the last one that are its own
@@ -113,7 +118,8 @@ class Partitioner(wiring.Component):
         count = Signal(range(self._index_rows + width + 1))
         m.d.comb += [
             free.eq(~self.o.valid | self.o.ready),
-            put.eq(self.base + length),
+            put.eq(self.to + length),
+            end.eq(self.base + self.entries - 1),
             below.eq(
                 (Cat(bound[-1] | (key < bound[:-1]) for key in word) | Mux(at == first, before, 0))
                 & (within | (at != last).replicate(width))
@@ -136,12 +142,11 @@ class Partitioner(wiring.Component):
             m.d.sync += self.o.valid.eq(0)
         with m.FSM():
             with m.State("FIRST"):
-                with m.If(self.i.valid & self.reuse):
-                    m.d.sync += [length.eq(self.entries), self.overflow.eq(0)]
-                    m.next = "SPAN"
-                with m.Elif(self.index.valid & ~self.reuse):
-                    m.d.sync += length.eq(0)
+                m.d.sync += length.eq(0)
+                with m.If(self.index.valid):
                     m.next = "LOAD"
+                with m.Elif(self.i.valid):
+                    m.next = "SPAN"
             with m.State("LOAD"):
                 keep = Signal()
                 m.d.comb += [
@@ -157,15 +162,15 @@ class Partitioner(wiring.Component):
                     with m.Elif(self.index.p.keep[0]):
                         m.d.sync += self.overflow.eq(1)
                     with m.If(self.index.p.last):
-                        m.next = "SPAN"
+                        m.d.comb += self.loaded.eq(1)
+                        m.next = "FIRST"
             with m.State("SPAN"):
-                final = put - 1
                 m.d.comb += address.eq(self.base >> bits)
                 m.d.sync += [
                     first.eq(self.base >> bits),
-                    last.eq(final >> bits),
+                    last.eq(end >> bits),
                     before.eq((1 << self.base[:bits]) - 1),
-                    within.eq((2 << final[:bits]) - 1),
+                    within.eq((2 << end[:bits]) - 1),
                     at.eq(self.base >> bits),
                 ]
                 m.next = "TAKE"
@@ -188,6 +193,7 @@ class Partitioner(wiring.Component):
                         near.eq(0),
                         self.o.valid.eq(1),
                         self.o.p.bound.eq(self.i.payload),
+                        self.o.p.run.eq(self.run),
                         self.o.p.partition.eq(count - 1),
                         self.o.p.hit.eq(count != 0),
                     ]
@@ -198,8 +204,8 @@ class Partitioner(wiring.Component):
                 m.next = "COMPARE"
             with m.State("COMPARE"):
                 m.d.comb += place.eq(Mux(forward, low + step, (low + high) >> 1))
-                end = Mux(place < last, place, last)
-                m.d.comb += address.eq(end)
+                reached = Mux(place < last, place, last)
+                m.d.comb += address.eq(reached)
                 m.next = "READ"
                 with m.If(passed):
                     m.d.sync += low.eq(place)
@@ -210,8 +216,8 @@ class Partitioner(wiring.Component):
                         m.d.sync += at.eq(high)
                         m.next = "TAKE"
                 with m.Else():
-                    m.d.sync += [high.eq(end), forward.eq(0)]
-                    with m.If(end == low + 1):
-                        m.d.sync += at.eq(end)
+                    m.d.sync += [high.eq(reached), forward.eq(0)]
+                    with m.If(reached == low + 1):
+                        m.d.sync += at.eq(reached)
                         m.next = "TAKE"
         return m

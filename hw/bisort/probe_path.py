@@ -1,23 +1,29 @@
-"""The way of a batch of probes through a run."""
+"""The way of a batch of probes through runs."""
 
 from __future__ import annotations
 
 from amaranth.hdl import Module, Mux, Signal, signed
-from amaranth.lib import stream, wiring
+from amaranth.lib import data, memory, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from muntin.contract.designs.bisort import ROW_BITS, Parameters
+from muntin.contract.registers import RUN_PLACES
 from muntin.hw.bisort.bound_merger import BoundMerger
+from muntin.hw.bisort.bound_repeater import BoundRepeater
 from muntin.hw.bisort.boundary_generator import BoundaryGenerator
-from muntin.hw.bisort.layouts import bound_layout, item_beat, position_layout
+from muntin.hw.bisort.layouts import bound_layout, position_layout
 from muntin.hw.bisort.partitioner import Partitioner
 from muntin.hw.bisort.prober import Prober
-from muntin.hw.bisort.streams import beats_of, items_of, resized
+from muntin.hw.bisort.range_finder import RangeFinder
+from muntin.hw.bisort.streams import items_of, resized, written
 from muntin.hw.memory.layouts import BeatLayout
 
 
 class ProbePath(wiring.Component):
-    """From the keys that make a batch's bounds to the positions where its ranges start and stop.
+    """From the keys that make a batch's bounds to its ranges in some runs.
+
+    The runs whose indexes are on chip stand in a table, by their places. The bounds of a few probes go through all the
+    runs before those of the next ones.
 
     Parameters
     ----------
@@ -25,54 +31,62 @@ class ProbePath(wiring.Component):
 
     Attributes
     ----------
-    signed, reuse, buffered : In(1)
+    signed, buffered : In(1)
+    place : In(range(64))
+    address : In(64)
+    rows : In(32)
     index_base : In(range(index_rows))
-    index_entries : In(range(index_rows + 1))
-        Where on chip the index stands or is put, and how long it is.
+        Of the run whose index is loaded: its place, its keys, how many there are, and where the index is put.
+    runs : In(64)
+        Those that are probed, bit n the one at place n.
+    probes : In(32)
     low_offset, high_offset : In(signed(key_bits + 2))
         Of the command; they stand still while a batch passes.
-    index, lower, upper : In(stream of BeatLayout)
-        The run's index, unless `reuse` or `buffered`; the keys that make the lower and the upper bounds.
-    request : Out(stream of range(index_rows))
-        Partitions to read.
+    index : In(stream of BeatLayout)
+    loaded : Out(1)
+        An index, and that it is on chip now.
+    lower, upper : In(stream of BeatLayout)
+        The keys that make the lower and the upper bounds.
+    request : Out(stream of {address, length})
+        Partitions to read, in bytes.
     keys : In(stream of BeatLayout)
         These partitions, each ending with `last`.
     bound : Out(stream of bound_layout)
     position : In(stream of position_layout)
         Where `buffered` is set, to and from the insertion buffer.
-    starts, stops : Out(stream of data_bits)
-        Positions of 32 bits, in beats of the memory.
-    overflow : Out(1)
-        The index is longer than there is room for.
+    ranges : Out(stream of BeatLayout)
+        Those that are not empty, four words each; `last` with the last one, or without any.
 
     Timing
     ------
-    As slow as the slowest of partitioner and prober; two bounds, hence two cycles, a probe.
+    As slow as the slowest of partitioner and prober; two bounds, hence two cycles, a probe and run.
     """
 
     def __init__(self, parameters: Parameters):
         self._parameters = p = parameters
         beat = stream.Signature(BeatLayout(p.data_bits))
-        word = stream.Signature(p.data_bits)
+        request = data.StructLayout({"address": 64, "length": 37})
         super().__init__(
             {
                 "signed": In(1),
-                "reuse": In(1),
                 "buffered": In(1),
+                "place": In(range(RUN_PLACES)),
+                "address": In(64),
+                "rows": In(ROW_BITS),
                 "index_base": In(range(p.index_rows)),
-                "index_entries": In(range(p.index_rows + 1)),
+                "runs": In(RUN_PLACES),
+                "probes": In(ROW_BITS),
                 "low_offset": In(signed(p.key_bits + 2)),
                 "high_offset": In(signed(p.key_bits + 2)),
                 "index": In(beat),
+                "loaded": Out(1),
                 "lower": In(beat),
                 "upper": In(beat),
-                "request": Out(stream.Signature(range(p.index_rows))),
+                "request": Out(stream.Signature(request)),
                 "keys": In(beat),
                 "bound": Out(stream.Signature(bound_layout(p.key_bits))),
                 "position": In(stream.Signature(position_layout(ROW_BITS))),
-                "starts": Out(word),
-                "stops": Out(word),
-                "overflow": Out(1),
+                "ranges": Out(beat),
             }
         )
 
@@ -80,6 +94,7 @@ class ProbePath(wiring.Component):
         m = Module()
         p = self._parameters
         m.submodules.bounds = bounds = BoundMerger(key_bits=p.key_bits)
+        m.submodules.repeater = repeater = BoundRepeater(key_bits=p.key_bits, bound_rows=p.bound_rows)
         m.submodules.partitioner = partitioner = Partitioner(
             key_bits=p.key_bits, index_rows=p.index_rows, index_width=p.index_width
         )
@@ -98,10 +113,13 @@ class ProbePath(wiring.Component):
             generator = BoundaryGenerator(key_bits=p.key_bits)
             m.submodules[f"{name}_generator"] = generator
             keys = resized(m, items_of(m, f"{name}_items", source, p.key_bits, flip=self.signed), 1)
+            number = Signal(range(p.probe_rows), name=f"{name}_number")  # among those that go through the runs together
+            with m.If(generator.i.valid & generator.i.ready):
+                m.d.sync += number.eq(Mux(generator.i.p.last, 0, number + 1))
             m.d.comb += [
                 generator.i.valid.eq(keys.valid),
                 generator.i.p.key.eq(keys.p.items[0]),
-                generator.i.p.last.eq(keys.p.last),
+                generator.i.p.last.eq(keys.p.last | (number == p.probe_rows - 1)),
                 keys.ready.eq(generator.i.ready),
                 generator.offset.eq(offset),
                 generator.upper.eq(upper),
@@ -115,20 +133,57 @@ class ProbePath(wiring.Component):
             partitioner.index.p.keep.eq(index.p.keep),
             partitioner.index.p.last.eq(index.p.last),
             index.ready.eq(partitioner.index.ready),
-            partitioner.reuse.eq(self.reuse),
-            partitioner.base.eq(self.index_base),
-            partitioner.entries.eq(self.index_entries),
-            self.overflow.eq(partitioner.overflow),
-            partitioner.i.payload.eq(bounds.o.payload),
+            partitioner.to.eq(self.index_base),
+            self.loaded.eq(partitioner.loaded),
+        ]
+
+        # The runs.
+        run = data.StructLayout({"address": 64, "rows": ROW_BITS, "base": range(p.index_rows)})
+        m.submodules.table = table = memory.Memory(shape=run, depth=RUN_PLACES, init=[])
+        writer, searched, read = table.write_port(), table.read_port(), table.read_port()
+        m.d.comb += [
+            writer.en.eq(partitioner.loaded),
+            writer.addr.eq(self.place),
+            writer.data.address.eq(self.address),
+            writer.data.rows.eq(self.rows),
+            writer.data.base.eq(self.index_base),
+            searched.en.eq(1),
+            searched.addr.eq(repeater.run.place),
+            partitioner.base.eq(searched.data.base),
+            partitioner.entries.eq((searched.data.rows + (p.partition_rows - 1)) >> p.partition_log2),
+        ]
+
+        # Bounds.
+        m.d.comb += [
+            repeater.runs.eq(self.runs),
+            repeater.i.payload.eq(bounds.o.payload),
             self.bound.payload.eq(bounds.o.payload),
+            partitioner.run.eq(repeater.run),
         ]
         with m.If(self.buffered):
             m.d.comb += [self.bound.valid.eq(bounds.o.valid), bounds.o.ready.eq(self.bound.ready)]
         with m.Else():
-            m.d.comb += [partitioner.i.valid.eq(bounds.o.valid), bounds.o.ready.eq(partitioner.i.ready)]
+            m.d.comb += [repeater.i.valid.eq(bounds.o.valid), bounds.o.ready.eq(repeater.i.ready)]
+        wiring.connect(m, repeater.o, partitioner.i)
         wiring.connect(m, partitioner.o, prober.i)
-        wiring.connect(m, prober.request, wiring.flipped(self.request))
 
+        # Partitions.
+        shift = p.partition_log2 + (p.key_bits // 8).bit_length() - 1
+        asked = Signal()
+        partition = Signal.like(prober.request.p.partition)
+        start, left = Signal(37), Signal(37)
+        m.d.comb += [
+            prober.request.ready.eq(~asked | self.request.ready),
+            read.en.eq(prober.request.ready),
+            read.addr.eq(prober.request.p.place),
+            self.request.valid.eq(asked),
+            start.eq(partition << shift),
+            left.eq((read.data.rows << (shift - p.partition_log2)) - start),
+            self.request.p.address.eq(read.data.address + start),
+            self.request.p.length.eq(Mux(left < (1 << shift), left, 1 << shift)),
+        ]
+        with m.If(prober.request.ready):
+            m.d.sync += [asked.eq(prober.request.valid), partition.eq(prober.request.p.partition)]
         keys = items_of(m, "partition_items", self.keys, p.key_bits, flip=self.signed)
         m.d.comb += [
             prober.keys.valid.eq(keys.valid),
@@ -138,38 +193,19 @@ class ProbePath(wiring.Component):
             keys.ready.eq(prober.keys.ready),
         ]
 
-        # The positions of both kinds of bounds go their own ways. Each of both ends with the batch: the one whose
-        # last position comes first does not know it then, so it ends with an item that is not kept.
-        found = stream.Signature(position_layout(ROW_BITS)).create(path=("found",))
-        m.d.comb += [found.valid.eq(Mux(self.buffered, self.position.valid, prober.o.valid))]
-        for name in ("position", "upper", "last"):
-            m.d.comb += found.p[name].eq(Mux(self.buffered, self.position.p[name], prober.o.p[name]))
+        # Ranges. The insertion buffer is the only run where it is probed.
+        m.submodules.ranges = ranges = RangeFinder(probe_rows=p.probe_rows)
+        m.d.comb += ranges.probes.eq(self.probes)
+        m.d.comb += [ranges.i.p[name].eq(prober.o.p[name]) for name in ("position", "upper", "last", "run")]
         with m.If(self.buffered):
-            m.d.comb += self.position.ready.eq(found.ready)
-        with m.Else():
-            m.d.comb += prober.o.ready.eq(found.ready)
-        ends = Signal(2)  # of lower, upper: still to be ended
-        ways = []
-        for upper, sink in ((0, self.starts), (1, self.stops)):
-            way = stream.Signature(item_beat(ROW_BITS, 1)).create(path=(f"positions_{upper}",))
-            here = Signal(name=f"here_{upper}")
             m.d.comb += [
-                here.eq(found.valid & (found.p.upper == upper) & ~ends.any()),
-                way.valid.eq(here | ends[upper]),
-                way.p.items[0].eq(found.p.position),
-                way.p.keep.eq(~ends[upper]),
-                way.p.last.eq(Mux(ends[upper], 1, found.p.last)),
+                ranges.i.valid.eq(self.position.valid),
+                ranges.i.payload.eq(self.position.payload),
+                ranges.i.p.run.place.eq(0),
+                ranges.i.p.run.last.eq(1),
+                self.position.ready.eq(ranges.i.ready),
             ]
-            with m.If(ends[upper] & way.ready):
-                m.d.sync += ends[upper].eq(0)
-            with m.If(here):
-                m.d.comb += found.ready.eq(way.ready)
-            with m.If(here & way.ready & found.p.last):
-                m.d.sync += ends[1 - upper].eq(1)
-            ways.append((way, sink))
-        for way, sink in ways:
-            whole = resized(m, way, p.rows_per_beat)
-            beats_of(m, whole, sink)
-            with m.If(~whole.p.keep[0]):  # only the end
-                m.d.comb += [sink.valid.eq(0), whole.ready.eq(1)]
+        with m.Else():
+            m.d.comb += [ranges.i.valid.eq(prober.o.valid), prober.o.ready.eq(ranges.i.ready)]
+        written(m, resized(m, ranges.o, p.rows_per_beat), self.ranges)
         return m

@@ -5,7 +5,7 @@ from amaranth.lib import data, fifo, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from muntin.contract import ParameterError
-from muntin.hw.bisort.layouts import key_beat, partitioned_bound, position_layout
+from muntin.hw.bisort.layouts import key_beat, partition_layout, partitioned_bound, position_layout
 
 
 class Prober(wiring.Component):
@@ -29,9 +29,9 @@ class Prober(wiring.Component):
     Attributes
     ----------
     i : In(stream of partitioned_bound)
-        A batch of ascending bounds.
-    request : Out(stream of range(index_rows))
-        Partitions to read, ascending.
+        Batches of ascending bounds, each for a run.
+    request : Out(stream of partition_layout)
+        Partitions to read, of each run ascending.
     keys : In(stream of key_beat)
         The keys of the partitions that were asked for, in that order; `last` ends a partition.
     o : Out(stream of position_layout)
@@ -68,7 +68,7 @@ class Prober(wiring.Component):
         super().__init__(
             {
                 "i": In(stream.Signature(self._bound)),
-                "request": Out(stream.Signature(self._bound["partition"].shape)),
+                "request": Out(stream.Signature(partition_layout(index_rows))),
                 "keys": In(stream.Signature(key_beat(key_bits, width))),
                 "o": Out(stream.Signature(found)),
             }
@@ -79,7 +79,7 @@ class Prober(wiring.Component):
         m.submodules.bounds = bounds = fifo.SyncFIFOBuffered(width=self._bound.size, depth=self._bound_rows)
 
         # Ask for each partition once.
-        asked = Signal.like(self.request.payload)
+        asked = Signal.like(self.request.p.partition)
         asked_valid = Signal()
         new = Signal()
         take = Signal()
@@ -98,7 +98,8 @@ class Prober(wiring.Component):
                 m.d.sync += [
                     asked.eq(self.i.p.partition),
                     self.request.valid.eq(1),
-                    self.request.payload.eq(self.i.p.partition),
+                    self.request.p.place.eq(self.i.p.run.place),
+                    self.request.p.partition.eq(self.i.p.partition),
                 ]
 
         # Scan them.
@@ -160,6 +161,7 @@ class Prober(wiring.Component):
                 self.o.p.position.eq(position),
                 self.o.p.upper.eq(head.bound.upper),
                 self.o.p.last.eq(head.bound.last),
+                self.o.p.run.eq(head.run),
             ]
             with m.If(head.bound.last):
                 m.d.sync += active_valid.eq(0)

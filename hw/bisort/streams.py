@@ -53,6 +53,19 @@ def resized(m: Module, source: PureInterface, width: int) -> PureInterface:
     return resizer.o
 
 
+def written(m: Module, source: PureInterface, sink: PureInterface) -> None:
+    """Sends beats of items to a writer of streams of unknown length, `sink` a stream of BeatLayout of as many bits."""
+    layout = source.p.shape()
+    size = layout["items"].shape.elem_shape // 8
+    m.d.comb += [
+        sink.valid.eq(source.valid),
+        source.ready.eq(sink.ready),
+        sink.p.data.eq(source.p.items.as_value()),
+        sink.p.keep.eq(Cat(keep.replicate(size) for keep in source.p.keep)),
+        sink.p.last.eq(source.p.last),
+    ]
+
+
 def beats_of(m: Module, source: PureInterface, sink: PureInterface, *, flip: ValueLike = 0) -> None:
     """Sends whole beats of items to a writer, `sink` a stream of as many bits; `flip` as in `items_of`."""
     layout = source.p.shape()

@@ -161,6 +161,11 @@ def probe(
     return positions, np.unique(partitions[partitions >= 0])
 
 
+def ranges(starts: np.ndarray, stops: np.ndarray) -> list[tuple[int, int, int]]:
+    """The ranges that are not empty: number of the probe, start and stop; of integers, shape (m,), one a probe."""
+    return [(number, int(a), int(b)) for number, (a, b) in enumerate(zip(starts, stops, strict=True)) if a < b]
+
+
 def gather(
     rows: np.ndarray,
     start: np.ndarray,

@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from muntin.contract.designs.bisort import Parameters
-from muntin.contract.registers import Command, ErrorCode, Operation
+from muntin.contract.registers import RUN_PLACES, Command, ErrorCode, Operation
 from muntin.sim.models.kernel_shell import CommandFaultError, KernelShell
 
 _ROW = np.dtype(np.uint32)
@@ -60,21 +60,24 @@ class KernelModel(KernelShell):
     *Checks*, in this order, before anything is moved:
 
     1. UNKNOWN_OPERATION. NOP is known, and completes.
-    2. ZERO_LENGTH: a length that the operation uses is 0: length_a, and for MERGE, PROBE, GATHER and COUNT length_b.
-    3. RUN_TOO_LONG: more than ``index_rows << k`` rows in length_a (PROBE, GATHER, COUNT) or length_a + length_b
+    2. ZERO_LENGTH: a length that the operation uses is 0: length_a, and for MERGE, PROBE, GATHER and COUNT length_b; or
+       a PROBE without `buffer` names no run.
+    3. RUN_TOO_LONG: more than ``index_rows << k`` rows in length_a (INDEX, GATHER, COUNT) or length_a + length_b
        (MERGE).
     4. BUFFER_ROWS: INSERT of more rows than there is room for; with the flag `buffer`, length_b (MERGE) or length_a
        (PROBE, GATHER, COUNT) is not the number of rows in the buffer.
-    5. BAD_INDEX: PROBE without `buffer`, and the index would end behind ``index_rows``.
+    5. BAD_INDEX: INDEX, and the index would end behind ``index_rows``, or there is no such place; PROBE without
+       `buffer`, and at one of the places no index was loaded.
     6. For each array in the order of the fields: MISALIGNED_ADDRESS, then ADDRESS_RANGE where it would end beyond its
-       channel's addresses. Only arrays that the command has are looked at: those that the flag `buffer` replaces, a
-       reused index and limits without the flag `limits` are not. GATHER's pairs count as one beat here.
+       channel's addresses. Only arrays that the command has are looked at: those that the flag `buffer` replaces, and
+       limits without the flag `limits`, are not. INDEX has the keys of its run. GATHER's pairs and PROBE's ranges
+       count as one beat here.
     7. DECODE_ERROR: an array, in the same order, ends where there is no memory.
 
     Then, on the way:
 
     - BAD_RANGE (GATHER, COUNT): ``start > stop`` or ``stop > length_a``.
-    - ADDRESS_RANGE, DECODE_ERROR: so many pairs that they pass the end; the address is that of the array of pairs.
+    - ADDRESS_RANGE, DECODE_ERROR: so many pairs or ranges that they pass the end; the address is that of their array.
     - STUCK: runs of a MERGE, or lower or upper keys of a PROBE, that do not ascend. Here always; the hardware may also
       give wrong results. Runs and indexes that are probed are not looked at.
 
@@ -84,11 +87,15 @@ class KernelModel(KernelShell):
     - MERGE writes the ascending run of both and, as its index, the key of every 2**k-th row. The order of equal keys
       is not specified; here older rows come first. With `buffer` the newer run is the insertion buffer, which is then
       empty.
+    - INDEX loads the index of a run to entry `index_out` on chip, and notes at place `length_b` where its keys are.
+      Both stay there, through commands of any kind, until another index is loaded over it or to that place.
     - PROBE: start = keys below ``sat(lower + low_offset)``, stop = keys below ``sat(upper + high_offset)``, where the
       key has its top bit inverted if `signed`, and sat goes to 0..2**key_bits. Only the low ``key_bits + 2`` bits of
-      an offset count. The index is loaded to entry `index_out` on chip, and stays there, through commands of any kind,
-      until another one is loaded over it; with `reuse` the run's index must stand there. Each partition that any bound
-      falls into is read once. With `buffer` the run is the insertion buffer, and no index is looked at.
+      an offset count. The ranges with start < stop are written: number of the probe, place of the run, start and stop;
+      those of the first ``bound_rows / 2`` probes, run by run in the order of the places, then those of the next ones;
+      and then a beat with their number, as by GATHER. Each partition of a run that any bound of these probes falls
+      into is read once for them. All runs lie in one memory channel, which that of the address `rows_a` is. With
+      `buffer` the run is the insertion buffer, at place 0, and no index is looked at.
     - GATHER writes a pair of uint32, number of the range and row number, for each position of each range, in the order
       of the ranges, positions ascending; with `limits` only where ``(row - first) mod 2**32 < span``. Then it writes
       one beat to rows_out: the number of pairs in its low 64 bits (all bits, where a beat has but 32), else zeros.
@@ -98,7 +105,7 @@ class KernelModel(KernelShell):
     - COPY copies bytes.
     - DISCARD empties the insertion buffer. It has no arrays, and lengths and flags do not matter.
 
-    *Counters.* rows_in and rows_out of a MERGE: all rows; of a PROBE: 2 * length_b bounds and as many positions; of a
+    *Counters.* rows_in and rows_out of a MERGE: all rows; of a PROBE: 2 * length_b bounds and its ranges; of a
     GATHER: ranges and pairs; of a COUNT: ranges and counts; of an INSERT: rows and none; of the others: none.
     partitions: those that a PROBE reads. A GATHER, and a COUNT with `limits`, reads all beats of row numbers that a
     range touches, again for each range. Every word HIGH is that of the counter whose word LOW was read last, at that
@@ -117,6 +124,7 @@ class KernelModel(KernelShell):
         super().__init__(parameters, memory_bytes)
 
     def _clear(self) -> None:
+        self._indexed: dict[int, tuple[int, int, int]] = {}  # of each run: address, rows, first entry of its index
         self._index = np.zeros(self.parameters.index_rows, self._key_type)  # with the top bit inverted if signed
         self._buffer_keys = np.zeros(0, self._key_type)  # the same
         self._buffer_rows = np.zeros(0, np.uint32)
@@ -138,11 +146,13 @@ class KernelModel(KernelShell):
         operation = Operation(c.operation)
         merge, probe = operation is Operation.MERGE, operation is Operation.PROBE
         ranges = operation in (Operation.GATHER, Operation.COUNT)
-        if operation not in (Operation.NOP, Operation.DISCARD) and not c.length_a:
+        index = operation is Operation.INDEX
+        runs = probe and not c.buffer
+        if operation not in (Operation.NOP, Operation.DISCARD) and not runs and not c.length_a:
             raise CommandFaultError(ErrorCode.ZERO_LENGTH)
-        if (merge or probe or ranges) and not c.length_b:
+        if ((merge or probe or ranges) and not c.length_b) or (runs and not c.keys_a):
             raise CommandFaultError(ErrorCode.ZERO_LENGTH)
-        rows = c.length_a + c.length_b if merge else c.length_a if probe or ranges else 0
+        rows = c.length_a + c.length_b if merge else c.length_a if index or ranges else 0
         if rows > p.run_rows:
             raise CommandFaultError(ErrorCode.RUN_TOO_LONG)
         held = len(self._buffer_keys)
@@ -150,7 +160,9 @@ class KernelModel(KernelShell):
             raise CommandFaultError(ErrorCode.BUFFER_ROWS)
         if c.buffer and ((merge and c.length_b != held) or ((probe or ranges) and c.length_a != held)):
             raise CommandFaultError(ErrorCode.BUFFER_ROWS)
-        if probe and not c.buffer and c.index_out + self._entries(c.length_a) > p.index_rows:
+        if index and (c.index_out + self._entries(c.length_a) > p.index_rows or c.length_b >= RUN_PLACES):
+            raise CommandFaultError(ErrorCode.BAD_INDEX)
+        if runs and not set(_places_of(c.keys_a)) <= set(self._indexed):
             raise CommandFaultError(ErrorCode.BAD_INDEX)
         self._check_arrays(list(self._arrays(c)))
 
@@ -169,12 +181,11 @@ class KernelModel(KernelShell):
                     yield from ((c.keys_b, b * key), (c.rows_b, b * row))
                 yield from ((c.keys_out, both * key), (c.rows_out, both * row))
                 yield c.index_out, self._entries(both) * key
+            case Operation.INDEX:
+                yield from ((c.keys_a, a * key), (c.rows_a, self._entries(a) * key))
             case Operation.PROBE:
-                if not c.buffer:
-                    yield c.keys_a, a * key
-                    if not c.reuse:
-                        yield c.rows_a, self._entries(a) * key
-                yield from ((c.keys_b, b * key), (c.rows_b, b * key), (c.keys_out, b * 4), (c.rows_out, b * 4))
+                beat = self.parameters.beat_bytes
+                yield from ((c.keys_b, b * key), (c.rows_b, b * key), (c.keys_out, beat), (c.rows_out, beat))
             case Operation.GATHER | Operation.COUNT:
                 if c.limits:
                     yield c.keys_a, b * 8
@@ -242,37 +253,70 @@ class KernelModel(KernelShell):
             self._discard(c)
         self._count(both, both)
 
+    def _load_index(self, c: Command) -> None:
+        keys = self._as_kind(self._view(c.rows_a, self._entries(c.length_a), self._kind(c)), c)
+        self._index[c.index_out : c.index_out + len(keys)] = keys.view(self._key_type)
+        self._indexed[c.length_b] = c.keys_a, c.length_a, c.index_out
+
     def _probe(self, c: Command) -> None:
-        p = self.parameters
         kind = self._kind(c)
         lower = self._bounds(self._view(c.keys_b, c.length_b, kind), c.low_offset, c)
         upper = self._bounds(self._view(c.rows_b, c.length_b, kind), c.high_offset, c)
-        if c.buffer:
-            starts, stops = (_below(self._as_kind(self._buffer_keys, c), bound) for bound in (lower, upper))
-        else:
-            here = self._index[c.index_out : c.index_out + self._entries(c.length_a)]
-            if not c.reuse:
-                here[:] = self._as_kind(self._view(c.rows_a, len(here), kind), c).view(self._key_type)
-            place = self._place(c.keys_a, c.length_a * kind.itemsize)
-            assert place is not None
-            keys = self.memory[place : place + c.length_a * kind.itemsize].view(kind)
-            index = self._as_kind(here, c)
-            found, touched = [], []
-            for bound in (lower, upper):
-                partition = _below(index, bound) - 1
-                first = partition << p.partition_log2
-                last = np.minimum(first + p.partition_rows, c.length_a)
-                position = np.clip(_below(keys, bound), first, last)
-                found.append(np.where(partition < 0, 0, position))
-                touched.append(partition[partition >= 0])
-            starts, stops = found
-            read = np.unique(np.concatenate(touched))
-            self.counters["partitions"] += len(read)
-            lengths = np.clip(c.length_a - (read << p.partition_log2), 0, p.partition_rows) * kind.itemsize
-            self.counters["read_beats"] += int((-(-lengths // p.beat_bytes)).sum())
-        self._write(c.keys_out, starts.astype(np.uint32))
-        self._write(c.rows_out, stops.astype(np.uint32))
-        self._count(2 * c.length_b, 2 * c.length_b)
+        places = [0] if c.buffer else _places_of(c.keys_a)
+        parts = []
+        for first in range(0, c.length_b, self.parameters.probe_rows):
+            part = slice(first, min(first + self.parameters.probe_rows, c.length_b))
+            ends = [(values[part], above[part]) for values, above in (lower, upper)]
+            for place in places:
+                if c.buffer:
+                    starts, stops = (_below(self._as_kind(self._buffer_keys, c), end) for end in ends)
+                else:
+                    starts, stops = self._positions(c, place, ends)
+                some = np.flatnonzero(starts < stops)
+                found = np.full((len(some), 4), place, np.uint32)
+                found[:, 0], found[:, 2], found[:, 3] = first + some, starts[some], stops[some]
+                parts.append(found)
+        self._write_counted(c, np.concatenate(parts))
+
+    def _positions(
+        self, c: Command, place: int, ends: list[tuple[np.ndarray, np.ndarray]]
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Where some probes start and stop in the run at a place, whose partitions are read for them."""
+        p = self.parameters
+        kind = self._kind(c)
+        address, rows, entry = self._indexed[place]
+        address = address % self._channel_space + c.rows_a % (1 << p.address_bits) // self._channel_space * (
+            self._channel_space
+        )
+        at = self._place(address, rows * kind.itemsize)
+        assert at is not None
+        keys = self.memory[at : at + rows * kind.itemsize].view(kind)
+        index = self._as_kind(self._index[entry : entry + self._entries(rows)], c)
+        found, touched = [], []
+        for end in ends:
+            partition = _below(index, end) - 1
+            first = partition << p.partition_log2
+            position = np.clip(_below(keys, end), first, np.minimum(first + p.partition_rows, rows))
+            found.append(np.where(partition < 0, 0, position))
+            touched.append(partition[partition >= 0])
+        read = np.unique(np.concatenate(touched))
+        self.counters["partitions"] += len(read)
+        lengths = np.clip(rows - (read << p.partition_log2), 0, p.partition_rows) * kind.itemsize
+        self.counters["read_beats"] += int((-(-lengths // p.beat_bytes)).sum())
+        return found[0], found[1]
+
+    def _write_counted(self, c: Command, found: np.ndarray) -> None:
+        """Writes pairs or ranges, and then their number."""
+        if len(found):
+            if not self._in_space(c.keys_out, found.nbytes):
+                raise CommandFaultError(ErrorCode.ADDRESS_RANGE, c.keys_out)
+            if self._place(c.keys_out, found.nbytes) is None:
+                raise CommandFaultError(ErrorCode.DECODE_ERROR, c.keys_out)
+            self._write(c.keys_out, found)
+        beat = self.parameters.beat_bytes
+        number = len(found).to_bytes(max(beat, 8), "little")[:beat]
+        self._write(c.rows_out, np.frombuffer(number, np.uint8))
+        self._count(2 * c.length_b if c.operation == Operation.PROBE else c.length_b, len(found))
 
     def _bounds(self, keys: np.ndarray, offset: int, c: Command) -> tuple[np.ndarray, np.ndarray]:
         """``sat(key + offset)`` as keys lie in memory, and where it is 2**key_bits, above every key."""
@@ -333,22 +377,12 @@ class KernelModel(KernelShell):
             first = last
 
     def _gather(self, c: Command) -> None:
-        p = self.parameters
         parts = []
         for which, rows in self._candidates(c, *self._ranges(c)):
             pairs = np.empty((len(which), 2), np.uint32)
             pairs[:, 0], pairs[:, 1] = which, rows
             parts.append(pairs)
-        pairs = np.concatenate(parts)
-        if len(pairs):
-            if not self._in_space(c.keys_out, pairs.nbytes):
-                raise CommandFaultError(ErrorCode.ADDRESS_RANGE, c.keys_out)
-            if self._place(c.keys_out, pairs.nbytes) is None:
-                raise CommandFaultError(ErrorCode.DECODE_ERROR, c.keys_out)
-            self._write(c.keys_out, pairs)
-        number = len(pairs).to_bytes(max(p.beat_bytes, 8), "little")[: p.beat_bytes]
-        self._write(c.rows_out, np.frombuffer(number, np.uint8))
-        self._count(c.length_b, len(pairs))
+        self._write_counted(c, np.concatenate(parts))
 
     def _count_pairs(self, c: Command) -> None:
         starts, lengths = self._ranges(c)
@@ -369,7 +403,13 @@ class KernelModel(KernelShell):
         Operation.COUNT: _count_pairs,
         Operation.INSERT: _insert,
         Operation.DISCARD: _discard,
+        Operation.INDEX: _load_index,
     }
+
+
+def _places_of(runs: int) -> list[int]:
+    """The places that a PROBE names, ascending."""
+    return [place for place in range(RUN_PLACES) if runs >> place & 1]
 
 
 def _ascends(keys: np.ndarray) -> bool:

@@ -138,7 +138,6 @@ def test_mistakes(board, seed):
             assert ours == theirs, scenario.command
             np.testing.assert_array_equal(board.read_memory(0, SPAN), before)
         pair.clear()
-        pair.scenarios.indexed = {}
         good = pair.scenarios.make(Operation(int(pair.rng.integers(Operation.MERGE, Operation.INSERT))), 300)
         assert pair.work(good) == ErrorCode.NONE
         pair.check(good)
@@ -184,6 +183,8 @@ def test_a_board_is_found_again_without_its_verilog(board, monkeypatch):
 @pytest.mark.parametrize(("response", "code"), [(2, ErrorCode.MEMORY_ERROR), (3, ErrorCode.DECODE_ERROR)])
 def test_errors_of_the_memory_are_reported(board, operation, response, code, seed):
     pair = Pair(board, seed)
+    index = pair.scenarios.make(Operation.INDEX, 2000)
+    assert pair.work(index) == ErrorCode.NONE
     scenario = pair.scenarios.make(operation, 2000)
     for address, content in scenario.writes:
         board.write_memory(address, content)
@@ -201,6 +202,7 @@ def test_errors_of_the_memory_are_reported(board, operation, response, code, see
     pair.clear()
     pair.tag = 7
     board.reset()
+    pair.model.reset()
     pair.scenarios.indexed = {}
     good = pair.scenarios.make(Operation.MERGE, 2000)
     assert pair.work(good) == ErrorCode.NONE
@@ -211,6 +213,8 @@ def test_errors_of_the_memory_are_reported(board, operation, response, code, see
 @pytest.mark.parametrize("array", ["read", "written"])
 def test_a_silent_memory_ends_in_a_timeout(board, operation, array, seed):
     pair = Pair(board, seed)
+    index = pair.scenarios.make(Operation.INDEX, 2000)
+    assert pair.work(index) == ErrorCode.NONE
     scenario = pair.scenarios.make(operation, 2000)
     for address, content in scenario.writes:
         board.write_memory(address, content)
@@ -234,6 +238,7 @@ def test_a_silent_memory_ends_in_a_timeout(board, operation, array, seed):
     for name in ("silent_start", "silent_end"):
         board.board.poke(f"channel_0_{name}", 0)
     board.reset()
+    pair.model.reset()
     pair.scenarios.indexed = {}
     good = pair.scenarios.make(Operation.MERGE, 2000)
     assert pair.work(good) == ErrorCode.NONE

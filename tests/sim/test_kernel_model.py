@@ -51,7 +51,7 @@ def run(kernel, *commands):
 
 def command(operation, **fields):
     places = {**INPUTS, **OUTPUTS}
-    if operation is Operation.PROBE:
+    if operation is Operation.INDEX:
         places["index_out"] = 0  # on chip, not in memory
     return Command(operation=operation, **{**places, **fields})
 
@@ -112,78 +112,89 @@ def test_merge(key_bits, signed, seed):
         assert (grown["rows_in"], grown["rows_out"], grown["read_beats"]) == (a + b, a + b, beats)
 
 
+def found(kernel):
+    """The ranges that a PROBE has written: probe, place, start, stop."""
+    count = int(get(kernel, ROWS_OUT, 1, np.uint64)[0])
+    return [tuple(row) for row in get(kernel, KEYS_OUT, 4 * count, np.uint32).reshape(-1, 4).tolist()]
+
+
+def put_index(kernel, keys, at, place, **fields):
+    """Runs the command that loads the index of a run, which lies at an address."""
+    put(kernel, at, keys)
+    put(kernel, INDEX, keys[::16])
+    return run(
+        kernel,
+        command(Operation.INDEX, keys_a=at, rows_a=INDEX, length_a=len(keys), length_b=place, **fields),
+    )
+
+
 @pytest.mark.parametrize("buffered", [False, True])
 @pytest.mark.parametrize(("key_bits", "signed"), GRID)
 def test_probe(key_bits, signed, buffered, seed):
     rng = np.random.default_rng([seed, key_bits, signed, buffered])
     kind = key_type(key_bits, signed)
     kernel = KernelModel(build(key_bits), MEMORY)
+    chunk = kernel.parameters.probe_rows
     top, lowest = 1 << key_bits, int(np.iinfo(kind).min)
     offsets = [0, 1, -1, 5, -7, top - 1, top, 1 - top, -top, 2 * top - 1, -2 * top]
     for _ in range(60):
         rows = int(rng.integers(1, 9 if buffered else 300))
         probes = int(rng.integers(1, 50))
-        keys = keys_of(rng, rows, kind)
+        runs = {0: keys_of(rng, rows, kind)}
+        if not buffered:
+            runs = dict(zip((3, 63), (runs[0], keys_of(rng, 40, kind)), strict=True))
         lower, upper = keys_of(rng, probes, kind), keys_of(rng, probes, kind)
-        low, high = (int(rng.choice(len(offsets))) for _ in range(2))
-        put_run(kernel, keys, np.arange(rows))
+        low, high = (offsets[int(rng.choice(len(offsets)))] for _ in range(2))
+        fields = {"signed": signed, "low_offset": low, "high_offset": high}
+        if buffered:
+            put_run(kernel, runs[0], np.arange(rows))
+            assert not run(kernel, command(Operation.INSERT, signed=signed, length_a=rows))
+            fields |= {"buffer": True, "length_a": rows, "keys_a": 1, "rows_a": 1}
+        else:
+            for place, at in ((3, KEYS_A), (63, ROWS_A)):
+                assert not put_index(kernel, runs[place], at, place, signed=signed, index_out=place // 3)
+            fields |= {"keys_a": 1 << 3 | 1 << 63}
         put(kernel, KEYS_B, lower)
         put(kernel, ROWS_B, upper)
-        put(kernel, INDEX, keys[::16])
-        fields = {"signed": signed, "low_offset": offsets[low], "high_offset": offsets[high]}
-        if buffered:
-            assert not run(kernel, command(Operation.INSERT, signed=signed, length_a=rows))
         before = kernel.counters["partitions"]
-        probe = command(Operation.PROBE, rows_a=INDEX, length_a=rows, length_b=probes, buffer=buffered, **fields)
-        assert not run(kernel, dataclasses.replace(probe, keys_a=1, rows_a=1) if buffered else probe)
-        plain = [int(key) - lowest for key in keys]
-        touched = set()
-        for at, ends, offset in ((KEYS_OUT, lower, fields["low_offset"]), (ROWS_OUT, upper, fields["high_offset"])):
-            bounds = [min(max(int(end) - lowest + offset, 0), top) for end in ends]
-            due = [sum(key < bound for key in plain) for bound in bounds]
-            assert get(kernel, at, probes, np.uint32).tolist() == due
-            touched |= {sum(key < bound for key in plain[::16]) for bound in bounds} - {0}
-        assert kernel.counters["partitions"] - before == (0 if buffered else len(touched))
+        assert not run(kernel, command(Operation.PROBE, length_b=probes, **fields))
+        bounds = [
+            [min(max(int(end) - lowest + offset, 0), top) for end in ends]
+            for ends, offset in ((lower, low), (upper, high))
+        ]
+        due, touched = [], 0
+        for first in range(0, probes, chunk):
+            for place, keys in runs.items():
+                plain = [int(key) - lowest for key in keys]
+                part = range(first, min(first + chunk, probes))
+                for probe in part:
+                    start, stop = (sum(key < side[probe] for key in plain) for side in bounds)
+                    due += [(probe, place, start, stop)] * (start < stop)
+                touched += len({sum(key < side[at] for key in plain[::16]) for side in bounds for at in part} - {0})
+        assert found(kernel) == due
+        assert kernel.counters["partitions"] - before == (0 if buffered else touched)
         if buffered:  # merging with one row empties it
             merge = command(Operation.MERGE, signed=signed, buffer=True, length_a=1, length_b=rows, keys_b=1, rows_b=1)
             assert not run(kernel, merge)
 
 
-def test_an_index_is_used_again(kernel, seed):
+def test_an_index_is_used_again_and_replaced(kernel, seed):
     rng = np.random.default_rng(seed)
-    keys = keys_of(rng, 100, np.dtype(np.uint32))
-    put_run(kernel, keys, np.arange(100))
-    put(kernel, INDEX, keys[::16])
-    put(kernel, KEYS_B, keys[10:12])
-    put(kernel, ROWS_B, keys[20:22])
-    probe = command(Operation.PROBE, rows_a=INDEX, length_a=100, length_b=2)
-    again = dataclasses.replace(probe, rows_a=3, reuse=True, keys_out=0x70000, rows_out=0x78000)
-    copy = command(Operation.COPY, length_a=8)
-    assert not run(kernel, probe, copy, again)
-    for first, second in ((KEYS_OUT, 0x70000), (ROWS_OUT, 0x78000)):
-        if first != KEYS_OUT:  # the copy went there
-            assert get(kernel, first, 2, np.uint32).tolist() == get(kernel, second, 2, np.uint32).tolist()
-    assert get(kernel, 0x70000, 2, np.uint32).tolist() == np.searchsorted(keys, keys[10:12]).tolist()
-
-
-def test_indexes_stand_side_by_side(kernel, seed):
-    rng = np.random.default_rng(seed)
+    keys = [np.sort(rng.permutation(400)[:100]).astype(np.uint32) for _ in range(2)]
+    for bounds in (KEYS_B, ROWS_B):
+        put(kernel, bounds, np.arange(0, 400, 40, dtype=np.uint32))
+    probe = command(Operation.PROBE, keys_a=2, length_b=10, high_offset=9)
+    assert run(kernel, probe) is ErrorCode.BAD_INDEX
+    for run_keys, at, start in ((keys[0], KEYS_A, 0), (keys[1], ROWS_A, 9)):
+        assert not put_index(kernel, run_keys, at, 1, index_out=start)
+        for _ in range(2):
+            assert not run(kernel, probe, command(Operation.COPY, length_a=8, keys_out=0x70000))
+            due = [np.searchsorted(run_keys, np.arange(0, 400, 40) + offset) for offset in (0, 9)]
+            assert [row[2:] for row in found(kernel)] == [(a, b) for a, b in zip(*due, strict=True) if a < b]
     entries = kernel.parameters.index_rows
-    runs = [keys_of(rng, 16 * count - 3, np.dtype(np.uint32)) for count in (2, 3)]
-    places = (0, 2)
-    bounds = keys_of(rng, 9, np.dtype(np.uint32))
-    put(kernel, KEYS_B, bounds)
-    put(kernel, ROWS_B, bounds)
-    for reuse in (False, True):
-        for keys, place in zip(runs, places, strict=True):
-            put_run(kernel, keys, np.arange(len(keys)))
-            put(kernel, INDEX, keys[::16])
-            probe = command(Operation.PROBE, rows_a=INDEX, length_a=len(keys), length_b=9, reuse=reuse, index_out=place)
-            assert not run(kernel, probe)
-            assert get(kernel, KEYS_OUT, 9, np.uint32).tolist() == np.searchsorted(keys, bounds).tolist()
-    last = dataclasses.replace(probe, index_out=entries - 3)
-    assert not run(kernel, last)
-    assert run(kernel, dataclasses.replace(probe, index_out=entries - 2)) is ErrorCode.BAD_INDEX
+    assert not put_index(kernel, keys[0], KEYS_A, 2, index_out=entries - 7)
+    assert put_index(kernel, keys[0], KEYS_A, 2, index_out=entries - 6) is ErrorCode.BAD_INDEX
+    assert put_index(kernel, keys[0], KEYS_A, 64) is ErrorCode.BAD_INDEX
 
 
 @pytest.mark.parametrize("limited", [False, True])
@@ -245,17 +256,18 @@ REFUSED = {
     "operation": (Command(operation=Operation.NOP), ErrorCode.UNKNOWN_OPERATION, 0),
     "no rows": (command(Operation.MERGE, length_b=1), ErrorCode.ZERO_LENGTH, 0),
     "no newer rows": (command(Operation.MERGE, length_a=1), ErrorCode.ZERO_LENGTH, 0),
-    "no bounds": (command(Operation.PROBE, length_a=1), ErrorCode.ZERO_LENGTH, 0),
+    "no bounds": (command(Operation.PROBE, keys_a=1), ErrorCode.ZERO_LENGTH, 0),
+    "no runs": (command(Operation.PROBE, keys_a=0, length_b=1), ErrorCode.ZERO_LENGTH, 0),
     "no ranges": (command(Operation.COUNT, length_a=1), ErrorCode.ZERO_LENGTH, 0),
     "nothing to copy": (command(Operation.COPY), ErrorCode.ZERO_LENGTH, 0),
     "merged run": (command(Operation.MERGE, length_a=1024, length_b=1), ErrorCode.RUN_TOO_LONG, 0),
-    "probed run": (command(Operation.PROBE, length_a=1025, length_b=1), ErrorCode.RUN_TOO_LONG, 0),
+    "probed run": (command(Operation.INDEX, length_a=1025), ErrorCode.RUN_TOO_LONG, 0),
     "gathered run": (command(Operation.GATHER, length_a=1025, length_b=1), ErrorCode.RUN_TOO_LONG, 0),
     "inserted rows": (command(Operation.INSERT, length_a=9), ErrorCode.BUFFER_ROWS, 0),
     "rows that it has not": (command(Operation.MERGE, length_a=1, length_b=1, buffer=True), ErrorCode.BUFFER_ROWS, 0),
     "misaligned": (command(Operation.MERGE, length_a=1, length_b=1, rows_b=4), ErrorCode.MISALIGNED_ADDRESS, 4),
     "first misaligned": (
-        command(Operation.PROBE, length_a=1, length_b=1, rows_out=4, keys_out=2),
+        command(Operation.GATHER, length_a=1, length_b=1, rows_out=4, keys_out=2),
         ErrorCode.MISALIGNED_ADDRESS,
         2,
     ),
@@ -279,7 +291,13 @@ REFUSED = {
         MEMORY - 72,
     ),
     "unsorted run": (command(Operation.MERGE, length_a=2, length_b=1, keys_a=0x8000), ErrorCode.STUCK, 0),
-    "unsorted bounds": (command(Operation.PROBE, length_a=1, length_b=2, keys_b=0x8000), ErrorCode.STUCK, 0),
+    "no such run": (command(Operation.PROBE, keys_a=1 << 9, length_b=1), ErrorCode.BAD_INDEX, 0),
+    "unsorted bounds": (command(Operation.PROBE, keys_a=1, length_b=2, keys_b=0x8000), ErrorCode.STUCK, 0),
+    "ranges beyond memory": (
+        command(Operation.PROBE, keys_a=1, length_b=1, rows_b=0x8000, keys_out=MEMORY - 8),
+        ErrorCode.DECODE_ERROR,
+        MEMORY - 8,
+    ),
 }
 
 
@@ -287,6 +305,8 @@ REFUSED = {
 def test_refusals(kernel, case):
     refused, code, address = REFUSED[case]
     put(kernel, 0x8000, np.array([10, 5], np.uint32))
+    assert not put_index(kernel, np.arange(1, 3, dtype=np.uint32), KEYS_A, 0)
+    kernel.counters = dict.fromkeys(kernel.counters, 0)
     before, counters = kernel.memory.copy(), dict(kernel.counters)
     words = refused.words(77)
     if case == "operation":
@@ -300,7 +320,7 @@ def test_refusals(kernel, case):
     assert read(kernel, "CONTROL") == 0b0100, "done and ready are cleared by reading"
     assert (read(kernel, "ERROR_CODE"), read(kernel, "ERROR_COMMAND")) == (code, 77)
     assert read(kernel, "ERROR_ADDRESS_LOW") | read(kernel, "ERROR_ADDRESS_HIGH") << 32 == address
-    assert (read(kernel, "COMPLETED_TAG"), read(kernel, "COMPLETED_COUNT")) == (5, 1)
+    assert (read(kernel, "COMPLETED_TAG"), read(kernel, "COMPLETED_COUNT")) == (5, 2)
     assert kernel.counters["commands"] == counters["commands"] + 1
     before[KEYS_OUT : KEYS_OUT + 8] = before[0x8000:0x8008]
     np.testing.assert_array_equal(kernel.memory, before)
@@ -308,7 +328,7 @@ def test_refusals(kernel, case):
     assert read(kernel, "QUEUE_STATUS") & 0xFFFF == 1
     write(kernel, "CONTROL", 1)
     assert read(kernel, "CONTROL") == 0b1110
-    assert read(kernel, "COMPLETED_COUNT") == 1
+    assert read(kernel, "COMPLETED_COUNT") == 2
     kernel.push_words(OFFSETS["QUEUE_PUSH"], [1, 2, 3])
     write(kernel, "ERROR_CODE", 0)
     assert read(kernel, "QUEUE_STATUS") == 4 << 16
@@ -421,7 +441,7 @@ def test_registers(kernel):
 
 
 def test_a_command_has_all_its_words():
-    words = command(Operation.PROBE, length_a=3, length_b=2, reuse=True, low_offset=-1, high_offset=1).words(0x1234)
+    words = command(Operation.PROBE, length_a=3, length_b=2, buffer=True, low_offset=-1, high_offset=1).words(0x1234)
     assert len(words) == COMMAND_WORDS
     assert words[0] == 0x1234_0403
     assert words[-6:] == [0xFFFFFFFF] * 3 + [1, 0, 0]

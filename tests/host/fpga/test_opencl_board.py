@@ -99,14 +99,17 @@ def test_the_model_in_c_is_the_model(board, seed):
     [
         {"operation": 99},
         {"operation": Operation.MERGE, "length_a": 1},
-        {"operation": Operation.PROBE, "length_a": 1 << 31, "length_b": 1},
+        {"operation": Operation.INDEX, "length_a": 1 << 31},
+        {"operation": Operation.INDEX, "length_a": 1, "length_b": 64},
+        {"operation": Operation.PROBE, "length_b": 1},
+        {"operation": Operation.PROBE, "length_b": 1, "keys_a": 1 << 63},
         {"operation": Operation.COPY, "length_a": 4, "keys_a": 1},
         {"operation": Operation.COPY, "length_a": 4, "keys_out": 1 << 40},
         {"operation": Operation.COPY, "length_a": (1 << 18) + 64},  # beyond a channel's memory
         {"operation": Operation.INSERT, "length_a": 4096},
         {"operation": Operation.MERGE, "length_a": 1, "length_b": 1, "buffer": True},
-        {"operation": Operation.PROBE, "length_a": 1, "length_b": 1, "index_out": 1 << 20},
-        {"operation": Operation.PROBE, "length_a": 1, "length_b": 1, "index_out": (1 << 64) - 1},
+        {"operation": Operation.INDEX, "length_a": 1, "index_out": 1 << 20},
+        {"operation": Operation.INDEX, "length_a": 1, "index_out": (1 << 64) - 1},
     ],
 )
 def test_errors_are_those_of_the_model(board, seed, wrong):
@@ -124,6 +127,7 @@ def test_errors_are_those_of_the_model(board, seed, wrong):
 @pytest.mark.parametrize("operation", [Operation.MERGE, Operation.PROBE, Operation.GATHER])
 def test_wrong_data_is_reported_as_by_the_model(board, seed, operation):
     twin = Twin(board, seed)
+    twin.check(Operation.INDEX, 40)
     scenario = twin.scenarios.make(operation, 40)
     while scenario.command.length_b < 4:
         scenario = twin.scenarios.make(operation, 40)

@@ -25,32 +25,23 @@ def _bench(dut, stalls):
     )
 
 
-def _offer(bench, index, batches):
+async def _load(bench, dut, index, base):
+    """Puts an index where it is searched from then on."""
+    dut.partitioner__to.value = dut.partitioner__base.value = base
+    dut.partitioner__entries.value = len(index)
+    loaded = []
+    bench.on_cycle.append(lambda: loaded.append(int(dut.partitioner__loaded.value)))
     bench.sources["partitioner__index"].queue += [
         {"keys": [int(key)], "keep": 1, "last": int(at == len(index) - 1)} for at, key in enumerate(index)
     ]
-    for below in batches:
-        bench.sources["partitioner__i"].queue += [
-            {"below": int(bound), "upper": at & 1, "last": int(at == len(below) - 1)} for at, bound in enumerate(below)
-        ]
+    await bench.run(lambda: sum(loaded) == 1)
+    bench.on_cycle.pop()
 
 
-async def _other_index(bench, dut, rng, base, length):
-    """Puts an index of three entries before or behind the one at hand, and searches it."""
-    room = base if base > INDEX_ROWS - base - length else INDEX_ROWS - base - length
-    start = 0 if room == base else base + length
-    if room < 3:
-        return
-    sink = bench.sinks["partitioner__o"]
-    dut.partitioner__reuse.value = 0
-    dut.partitioner__base.value = start
-    _offer(bench, (5, 9, 9), [[6, 9, 10]])
-    sink.received.clear()
-    await bench.run(lambda: len(sink.received) == 3)
-    assert _found(sink.received) == [0, 0, 2]
-    assert not int(dut.partitioner__overflow.value)
-    dut.partitioner__reuse.value = 1
-    dut.partitioner__base.value = base
+def _offer(bench, below):
+    bench.sources["partitioner__i"].queue += [
+        {"below": int(bound), "upper": at & 1, "last": int(at == len(below) - 1)} for at, bound in enumerate(below)
+    ]
 
 
 def _found(items):
@@ -58,50 +49,51 @@ def _found(items):
 
 
 @cocotb.test()
-@cocotb.parametrize(stalls=list(STALLS), reuse=[0, 1])
-async def partitioner_batches(dut, stalls, reuse):
+@cocotb.parametrize(stalls=list(STALLS))
+async def partitioner_batches(dut, stalls):
+    """Batches in one index and in another beside it, by turns."""
     rng = np.random.default_rng(SETTINGS["seed"])
     bench = _bench(dut, stalls)
     sink = bench.sinks["partitioner__o"]
     await bench.reset()
     for trial, length in enumerate((1, 2, INDEX_ROWS, INDEX_ROWS - 1, INDEX_ROWS // 2 + 5, 5)):
         values = (10, TOP - 1)[trial & 1]
-        index = np.sort(rng.integers(0, values, length, DTYPE, endpoint=True))
-        batches = []
-        for count in (1, 60, 9)[: 3 if reuse else 1] if trial else (40,):
+        indexes = [(int(rng.integers(0, INDEX_ROWS - length + 1)), length)]
+        room = max((0, indexes[0][0]), (sum(indexes[0]), INDEX_ROWS - sum(indexes[0])), key=lambda place: place[1])
+        if room[1] >= 3:
+            indexes.append((room[0], 3))
+        held = []
+        for base, entries in indexes:
+            held.append(np.sort(rng.integers(0, values, entries, DTYPE, endpoint=True)))
+            await _load(bench, dut, held[-1], base)
+            assert not int(dut.partitioner__overflow.value)
+        for number, count in enumerate((1, 60, 9)):
+            at = number % len(held)
+            index = held[at]
             below = [0, TOP, *(int(v) for v in rng.integers(0, values, count, DTYPE, endpoint=True))]
             below += [int(key) + int(rng.integers(0, 2)) for key in index[:: max(length // 5, 1)]]
-            batches.append(np.array(sorted(below[int(rng.integers(0, 3)) :]), object))
-        base = int(rng.integers(0, INDEX_ROWS - length + 1))
-        dut.partitioner__base.value = base
-        for number, below in enumerate(batches):  # all but the first in the index that is there
-            dut.partitioner__reuse.value = int(number > 0)
-            dut.partitioner__entries.value = length
-            if number == 2:  # after a batch in another index, if there is room for one beside it
-                await _other_index(bench, dut, rng, base, length)
-            _offer(bench, () if number else index, [below])
+            below = np.array(sorted(below[int(rng.integers(0, 3)) :]), object)
+            dut.partitioner__base.value, dut.partitioner__entries.value = indexes[at]
+            dut.partitioner__run.value = 2 * number + 1
+            _offer(bench, below)
             sink.received.clear()
             await bench.run(lambda: len(sink.received) == len(below))  # noqa: B023
             assert _found(sink.received) == partition(index, below).tolist()
             assert [item["bound"]["below"] for item in sink.received] == list(below)
             assert [item["bound"]["last"] for item in sink.received] == [0] * (len(below) - 1) + [1]
-            assert not int(dut.partitioner__overflow.value)
+            assert {(item["run"]["place"], item["run"]["last"]) for item in sink.received} == ({(2 * number + 1, 0)})
         await bench.idle(5)
 
 
 @cocotb.test()
 async def partitioner_index_too_long(dut):
     bench = _bench(dut, "none")
-    sink = bench.sinks["partitioner__o"]
-    dut.partitioner__reuse.value = 0
-    dut.partitioner__base.value = 0
     await bench.reset()
-    _offer(bench, range(INDEX_ROWS + 3), [[5]])
-    await bench.run(lambda: len(sink.received) == 1)
+    await _load(bench, dut, range(INDEX_ROWS + 3), 0)
+    await bench.idle(1)
     assert int(dut.partitioner__overflow.value)
-    await bench.idle(4)
-    _offer(bench, range(INDEX_ROWS), [[5]])
-    await bench.run(lambda: len(sink.received) == 2)
+    await _load(bench, dut, range(INDEX_ROWS), 0)
+    await bench.idle(1)
     assert not int(dut.partitioner__overflow.value)
 
 
@@ -111,10 +103,9 @@ async def partitioner_timing(dut):
     for distance in (0, 1, 2, 3, 4, 7, 8, INDEX_ROWS // WIDTH - 1):
         bench = _bench(dut, "none")
         sink = bench.sinks["partitioner__o"]
-        dut.partitioner__reuse.value = 0
-        dut.partitioner__base.value = 0
         await bench.reset()
-        _offer(bench, range(0, 10 * INDEX_ROWS, 10), [[15, 15 + 10 * WIDTH * distance]])
+        await _load(bench, dut, range(0, 10 * INDEX_ROWS, 10), 0)
+        _offer(bench, [15, 15 + 10 * WIDTH * distance])
         await bench.run(lambda: len(sink.received) == 2)  # noqa: B023
         more = sink.cycles[1] - sink.cycles[0] - 1
         assert more <= (2 * distance if distance <= 2 else 4 * (distance.bit_length() - 1) + 8), (distance, more)

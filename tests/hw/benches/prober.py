@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import cocotb
 import numpy as np
-from amaranth.lib import data
 
-from muntin.hw.bisort.layouts import key_beat, partitioned_bound
+from muntin.hw.bisort.layouts import key_beat, partition_layout, partitioned_bound, position_layout
 from muntin.sim.models.bisort import index, partition, probe
 from muntin.sim.stream_bench import STALLS, StreamBench, settings
 
@@ -36,8 +35,8 @@ async def prober_batches(dut, stalls, values):
         dut,
         {"prober__i": bound, "prober__keys": key_beat(BITS, WIDTH)},
         {
-            "prober__request": bound["partition"].shape,
-            "prober__o": data.StructLayout({"position": position, "upper": 1, "last": 1}),
+            "prober__request": partition_layout(INDEX_ROWS),
+            "prober__o": position_layout(position),
         },
         stalls=stalls,
         seed=SETTINGS["seed"],
@@ -50,7 +49,7 @@ async def prober_batches(dut, stalls, values):
         """Hands out what was asked for."""
         nonlocal served
         while served < len(asked.received):
-            bench.sources["prober__keys"].queue += _beats(keys, asked.received[served])
+            bench.sources["prober__keys"].queue += _beats(keys, asked.received[served]["partition"])
             served += 1
 
     bench.on_cycle.append(memory)
@@ -69,6 +68,7 @@ async def prober_batches(dut, stalls, values):
             bench.sources["prober__i"].queue += [
                 {
                     "bound": {"below": bound, "upper": at % 3 == 0, "last": int(at == len(below) - 1)},
+                    "run": {"place": count, "last": count & 1},
                     "partition": max(int(which), 0),
                     "hit": int(which >= 0),
                 }
@@ -85,7 +85,8 @@ async def prober_batches(dut, stalls, values):
             )
             if stalls == "none":
                 assert bench.cycle - before <= beats + len(below) + 8
-            assert asked.received == touched.tolist()
+            assert asked.received == [{"place": count, "partition": number} for number in touched.tolist()]
+            assert all(item["run"] == {"place": count, "last": count & 1} for item in answers.received)
             assert [item["position"] for item in answers.received] == positions.tolist()
             assert [item["upper"] for item in answers.received] == [int(at % 3 == 0) for at in range(len(below))]
             assert [item["last"] for item in answers.received] == [0] * (len(below) - 1) + [1]

@@ -137,7 +137,7 @@ async def every_command(dut, share):
     await bench.start()
     bench.memory.write(0, bench.random.randbytes(1 << 16))
     for round_ in range(3):
-        for operation in (*ALL, Operation.PROBE, Operation.GATHER, Operation.MERGE, Operation.NOP):
+        for operation in (*ALL, Operation.INDEX, Operation.PROBE, Operation.GATHER, Operation.PROBE, Operation.NOP):
             await bench.check(operation, (3, 40, 150)[round_])
     counters = await bench.counters()
     assert {name: counters[name] for name in EXACT} == {name: bench.model.counters[name] for name in EXACT}
@@ -196,6 +196,7 @@ async def different_commands_one_behind_the_other(dut, share):
     """What one leaves behind, in the insertion buffer as elsewhere, the next one finds, and nothing else."""
     bench = KernelBench(dut, share)
     await bench.start()
+    await bench.check(Operation.INDEX, 60)
     for _ in range(3):
         todo: list[Scenario] = []
         for operation, choices in (
@@ -254,7 +255,6 @@ async def mistakes_of_the_host(dut, share):
         await bench.write("ERROR_CODE", 0)
         bench.model.write_register(MODEL["ERROR_CODE"], 0)
         assert await bench.read("QUEUE_STATUS") == PARAMETERS.queue_rows << 16
-        bench.scenarios.indexed = {}
         await bench.check(bench.random.choice([o for o in ALL if o != Operation.INSERT]), 30)
 
 
@@ -266,10 +266,20 @@ async def errors_of_the_memory(dut, response):
     code = ErrorCode.MEMORY_ERROR if response == AxiResp.SLVERR else ErrorCode.DECODE_ERROR
     bench.response = response
     hit = 0
-    for operation in (Operation.MERGE, Operation.PROBE, Operation.GATHER, Operation.COUNT, Operation.COPY):
+    for operation in (
+        Operation.MERGE,
+        Operation.INDEX,
+        Operation.PROBE,
+        Operation.GATHER,
+        Operation.COUNT,
+        Operation.COPY,
+    ):
         for array in ("keys_a", "rows_a", "keys_b", "rows_b", "keys_out", "rows_out", "index_out"):
-            bench.scenarios.indexed = {}
+            if operation == Operation.PROBE and not bench.scenarios.indexed:
+                await bench.check(Operation.INDEX, 60)
             scenario = bench.scenarios.make(operation, 60)
+            if operation == Operation.INDEX:  # which this may leave without its index
+                bench.scenarios.indexed = {}
             address = getattr(scenario.command, array)
             places = {at: content.nbytes for at, content in scenario.writes} | dict(scenario.results)
             if scenario.merged:
@@ -285,7 +295,9 @@ async def errors_of_the_memory(dut, response):
             found = await bench.read("ERROR_CODE")
             if found == ErrorCode.NONE:  # these are read only where something is asked of them
                 assert (operation, array) in {
-                    (Operation.PROBE, "keys_a"),
+                    (Operation.INDEX, "keys_a"),
+                    (Operation.PROBE, "rows_a"),
+                    (Operation.PROBE, "keys_out"),
                     (Operation.GATHER, "rows_a"),
                     (Operation.COUNT, "rows_a"),
                     (Operation.GATHER, "keys_out"),

@@ -5,7 +5,9 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from muntin.contract.designs.bisort import BISORT, Parameters
-from muntin.contract.registers import Command, ErrorCode, Operation
+from muntin.contract.registers import RUN_PLACES, Command, ErrorCode, Operation
+
+_PLACES = (0, 5, 31, RUN_PLACES - 1)  # of runs whose indexes are on chip, each with its part of the room
 
 
 @dataclass
@@ -46,7 +48,13 @@ class Scenarios:
         self.kind = np.dtype(np.uint32 if parameters.key_bits == 32 else np.uint64)
         self.buffered = 0  # rows in the insertion buffer
         self.buffer_signed = False
-        self.indexed: dict[int, tuple[np.ndarray, bool, int]] = {}  # by half of the room on chip: run, signed, start
+        # By part of the room on chip: the run's keys, whether they are signed, and where they are, all in one channel
+        # and behind everything else.
+        self.indexed: dict[int, tuple[np.ndarray, bool, int]] = {}
+        self._runs = int(self.rng.integers(parameters.channels)) * (
+            (1 << parameters.address_bits) // parameters.channels
+        )
+        self._runs += span - span // 8
         self._free: list[int] = []
 
     def _place(self, nbytes: int) -> int:
@@ -55,7 +63,7 @@ class Scenarios:
         channel = int(self.rng.integers(p.channels))
         at = self._free[channel] + int(self.rng.integers(0, 9)) * p.beat_bytes
         self._free[channel] = at + -(-nbytes // p.beat_bytes) * p.beat_bytes
-        assert self._free[channel] <= self.span, "the scenario needs a larger span"
+        assert self._free[channel] <= self.span - self.span // 8, "the scenario needs a larger span"
         return channel * ((1 << p.address_bits) // p.channels) + at
 
     def _put(self, scenario: Scenario, content: np.ndarray) -> int:
@@ -148,36 +156,51 @@ class Scenarios:
         s.merged = places["keys_out"], places["rows_out"], a + b
         return s
 
+    def _index(self, rows: int) -> Scenario:
+        p = self.parameters
+        part = int(self.rng.integers(len(_PLACES)))
+        room, entries = self.span // 8 // len(_PLACES), p.index_rows // len(_PLACES)
+        a = min(self._count_rows(rows), entries << p.partition_log2, room // (p.key_bits // 8))
+        signed, keys_a = bool(self.rng.integers(2)), self._runs + part * room
+        run = self.keys(a, signed)
+        index = run[:: p.partition_rows].copy()
+        start = part * entries + int(self.rng.integers(entries - len(index) + 1))
+        s = Scenario(Command(operation=Operation.INDEX, signed=signed, length_a=a, length_b=_PLACES[part]))
+        s.writes.append((keys_a, run))
+        s.command = replace(s.command, keys_a=keys_a, rows_a=self._put(s, index), index_out=start)
+        self.indexed[part] = run, signed, keys_a
+        return s
+
     def _probe(self, rows: int, *, buffered: bool | None = None) -> Scenario:
+        """Of the runs whose indexes are on chip; where there are none, and no buffer, one is loaded instead."""
         p = self.parameters
         top = 1 << p.key_bits
         if buffered is None:
-            buffered = bool(self.buffered) and self.rng.random() < 0.4
-        half = int(self.rng.integers(2))
-        reuse = half in self.indexed and not buffered and self.rng.random() < 0.6
+            buffered = bool(self.buffered) and (not self.indexed or self.rng.random() < 0.4)
+        if not buffered and not self.indexed:
+            return self._index(rows)
         b = self._count_rows(rows)
-        s = Scenario(Command(operation=Operation.PROBE, buffer=buffered, reuse=reuse, length_b=b))
+        s = Scenario(Command(operation=Operation.PROBE, buffer=buffered, length_b=b))
         places: dict[str, int] = {}
         if buffered:
-            signed, a = self.buffer_signed, self.buffered
-        elif reuse:
-            run, signed, start = self.indexed[half]
-            a = len(run)
-            places = {"keys_a": self._put(s, run), "index_out": start}
+            signed, a, runs = self.buffer_signed, self.buffered, 1
         else:
-            signed, a = bool(self.rng.integers(2)), self._count_rows(rows)
-            run = self.keys(a, signed)
-            index = run[:: p.partition_rows].copy()
-            start = half * p.index_rows // 2 + int(self.rng.integers(p.index_rows // 2 - len(index) + 1))
-            places = {"keys_a": self._put(s, run), "rows_a": self._put(s, index), "index_out": start}
-            self.indexed[half] = run, signed, start
+            signed, a = self.indexed[int(self.rng.choice(list(self.indexed)))][1], 0
+            chosen = [part for part, (_, kind, _) in self.indexed.items() if kind == signed]
+            chosen = sorted(self.rng.choice(chosen, int(self.rng.integers(1, len(chosen) + 1)), False).tolist())
+            s.writes += [(self.indexed[part][2], self.indexed[part][0]) for part in chosen]
+            places = {"keys_a": sum(1 << _PLACES[part] for part in chosen), "rows_a": self.indexed[chosen[0]][2]}
+            runs = len(chosen)
         low, high = ((0, 1), (-3, 4), (-top, top), (-top, 1), (5, top), (-top // 2, top // 2), (top - 1, top))[
             int(self.rng.integers(7))
         ]
         places |= {name: self._put(s, self.keys(b, signed)) for name in ("keys_b", "rows_b")}
-        places |= {name: self._place(4 * b) for name in ("keys_out", "rows_out")}
+        ranges = 16 * b * runs
+        places |= {"keys_out": self._place(ranges), "rows_out": self._place(p.beat_bytes)}
+        # What lies behind the ranges must stay as it is.
+        s.writes.append((places["keys_out"], self.rng.integers(0, 256, ranges, np.uint8)))
         s.command = replace(s.command, signed=signed, length_a=a, low_offset=low, high_offset=high, **places)
-        s.results += [(places[name], 4 * b) for name in ("keys_out", "rows_out")]
+        s.results += [(places["keys_out"], ranges), (places["rows_out"], p.beat_bytes)]
         return s
 
     def _gather(self, rows: int, operation: Operation = Operation.GATHER) -> Scenario:
@@ -219,17 +242,24 @@ class Scenarios:
     def wrong(self) -> tuple[Scenario, ErrorCode]:
         """A scenario with a mistake, and the error it must end with. The insertion buffer must be empty."""
         p = self.parameters
-        operation = Operation(int(self.rng.integers(Operation.COPY, Operation.DISCARD)))
-        buffered, self.indexed = self.buffered, {}
-        s = self.make(operation, 40)
-        self.buffered, self.indexed = buffered, {}
+        operations = [o for o in BISORT.operations if o not in (Operation.NOP, Operation.DISCARD)]
+        before = self.buffered, dict(self.indexed)
+        s = self.make(Operation(int(self.rng.choice(operations))), 40)
+        self.buffered, self.indexed = before
         c = s.command
-        name = str(self.rng.choice(["keys_a", "keys_out"] if operation != Operation.INSERT else ["keys_a", "rows_a"]))
-        if operation in (Operation.GATHER, Operation.COUNT) and name == "keys_a":
-            name = "rows_b"
+        operation = Operation(c.operation)
+        names = {
+            Operation.INSERT: ["keys_a", "rows_a"],
+            Operation.INDEX: ["keys_a", "rows_a"],
+            Operation.PROBE: ["keys_b", "rows_b", "keys_out", "rows_out"],
+            Operation.GATHER: ["rows_b", "keys_out"],
+            Operation.COUNT: ["rows_b", "keys_out"],
+        }
+        name = str(self.rng.choice(names.get(operation, ["keys_a", "keys_out"])))
         mistake = int(self.rng.integers(4))
         if mistake == 0:
-            c, code = replace(c, length_a=0), ErrorCode.ZERO_LENGTH
+            nothing = {"keys_a": 0} if operation == Operation.PROBE else {"length_a": 0}
+            c, code = replace(c, **nothing), ErrorCode.ZERO_LENGTH
         elif mistake == 1:
             c, code = replace(c, **{name: getattr(c, name) + p.beat_bytes // 2}), ErrorCode.MISALIGNED_ADDRESS
         elif mistake == 2:
@@ -242,11 +272,14 @@ class Scenarios:
             c, code = replace(c, length_a=p.buffer_rows + 1), ErrorCode.BUFFER_ROWS
         elif operation == Operation.COPY:
             c, code = (
-                replace(c, operation=int(self.rng.integers(len(BISORT.operations), 256))),
+                replace(c, operation=int(self.rng.integers(max(BISORT.operations) + 1, 256))),
                 ErrorCode.UNKNOWN_OPERATION,
             )
-        elif operation == Operation.PROBE and self.rng.random() < 0.5:
-            c, code = replace(c, index_out=p.index_rows), ErrorCode.BAD_INDEX
+        elif operation == Operation.PROBE:
+            c, code = replace(c, keys_a=c.keys_a | 1 << 7), ErrorCode.BAD_INDEX
+        elif operation == Operation.INDEX and self.rng.random() < 0.7:
+            wrong = {"index_out": p.index_rows} if self.rng.random() < 0.5 else {"length_b": RUN_PLACES}
+            c, code = replace(c, **wrong), ErrorCode.BAD_INDEX
         else:
             c, code = replace(c, length_a=p.run_rows + 1), ErrorCode.RUN_TOO_LONG
         s.command = c

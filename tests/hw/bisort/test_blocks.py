@@ -6,12 +6,14 @@ import pytest
 
 from muntin.contract import ParameterError
 from muntin.hw.bisort.bound_merger import BoundMerger
+from muntin.hw.bisort.bound_repeater import BoundRepeater
 from muntin.hw.bisort.boundary_generator import BoundaryGenerator
 from muntin.hw.bisort.gather import Gather
 from muntin.hw.bisort.indexer import Indexer
 from muntin.hw.bisort.insertion_buffer import InsertionBuffer
 from muntin.hw.bisort.partitioner import Partitioner
 from muntin.hw.bisort.prober import Prober
+from muntin.hw.bisort.range_finder import RangeFinder
 from muntin.sim.block_runner import run_bench
 from tests.hw.bundle import Bundle
 
@@ -19,8 +21,10 @@ BLOCKS = (
     "indexer",
     "boundary_generator",
     "bound_merger",
+    "bound_repeater",
     "partitioner",
     "prober",
+    "range_finder",
     "gather",
     "insertion_buffer",
 )
@@ -40,6 +44,8 @@ def bundle(
             "indexer": Indexer(key_bits=key_bits, width=width, partition_log2=partition_log2),
             "boundary_generator": BoundaryGenerator(key_bits=key_bits),
             "bound_merger": BoundMerger(key_bits=key_bits),
+            "bound_repeater": BoundRepeater(key_bits=key_bits, bound_rows=8),
+            "range_finder": RangeFinder(probe_rows=4),
             "partitioner": Partitioner(key_bits=key_bits, index_rows=index_rows, index_width=index_width),
             "prober": Prober(
                 key_bits=key_bits,
@@ -64,6 +70,7 @@ def test_against_the_model(build, block, seed):
         seed=seed,
         drawn=True,
         probe_latency=2,
+        bound_rows=8,
         **BUILDS[build],
     )
 
