@@ -193,15 +193,16 @@ def _heading(paper: str, kept: list[dict[str, Any]]) -> list[str]:
             small = ", small sizes" if one["quick"] else ""
             place = f"Measured {one['date']}{small}, at commit {one['commit']}, {one['machine']}"
             places.setdefault(place, []).append(one)
+    lines += [""]
     for place, those in places.items():
         loads = [one["load"] for one in those if "load" in one]
         load = f", under a load of {min(loads):.0f} to {max(loads):.0f}" if loads else ""
-        lines += ["", f"{place}{load}: {', '.join(one['number'] for one in those)}."]
+        lines += [f"- {place}{load}: {', '.join(one['number'] for one in those)}."]
     return lines
 
 
 def _section(figure: Figure, verdict: str, picture: str, because: str | None) -> list[str]:
-    lines = [f"### Figure {figure.number}: {figure.title}", "", f"![{figure.title}](papers/{picture})", ""]
+    lines = [f"### Figure {figure.number}: {figure.title}", f"![{figure.title}](papers/{picture})", ""]
     lines += [f"*Paper*: {figure.claim}", ""]
     if figure.note:
         lines += [f"*Here*: {figure.note}".replace("\n", " "), ""]
