@@ -23,7 +23,7 @@ class BoundRepeater(wiring.Component):
     Attributes
     ----------
     runs : In(64)
-        Bit n: the run at place n is probed. At least one; stands still while batches pass.
+        Bit n: the run at place n is probed. At least one; is stable while batches pass.
     i : In(stream of bound_layout)
     o : Out(stream of bound_layout)
         The same batches, each once for every run, in the order of the places.

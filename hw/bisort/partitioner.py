@@ -31,7 +31,7 @@ class Partitioner(wiring.Component):
     index : In(stream of key_beat, one key wide)
         The index of a run, at least one entry, that is put where `to` says.
     to : In(range(index_rows))
-        Any entry of a word; stands still while an index is taken.
+        Any entry of a word; is stable while an index is taken.
     loaded : Out(1)
         The last entry of an index has been put there; for one cycle.
     i : In(stream of bound_layout)

@@ -19,7 +19,7 @@ class RangeFinder(wiring.Component):
     Attributes
     ----------
     probes : In(32)
-        Of all batches; stands still while they pass.
+        Of all batches; is stable while they pass.
     i : In(stream of position_layout)
         Of the bounds of some probes in one run, as many lower as upper ones, each kind in the order of the probes; a
         lower bound that comes after the upper one of its probe makes no range. Then of the same probes in the next

@@ -20,7 +20,7 @@ class FrameSender(wiring.Component):
     address, data, write : In(9), In(32), In(1)
         A word for the frame.
     words : In(range)
-        Words of it; stands still while it is sent.
+        Words of it; is stable while it is sent.
     start : In(1)
         Send it; high for one cycle.
     busy : Out(1)
