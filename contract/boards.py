@@ -214,6 +214,20 @@ def from_description(raw: bytes) -> dict[str, Any]:
     return content
 
 
+def _split_join(cores: int, beside: Parameters) -> SplitJoinParameters:
+    """A SplitJoin for all that the operator asks for, at one memory channel as that build of BI-Sort has it."""
+    return dataclasses.replace(
+        SplitJoinParameters.preset("operator"),
+        cores=cores,
+        data_bits=beside.data_bits,
+        address_bits=beside.address_bits - (beside.channels.bit_length() - 1),
+        burst_bytes=beside.burst_bytes,
+        turn_bytes=beside.turn_bytes,
+        alternate_bytes=beside.alternate_bytes,
+        clock_hz=beside.clock_hz,
+    )
+
+
 _PRESET = Parameters.preset("de5a")
 _SHELL = dataclasses.replace(_PRESET, burst_bytes=16 * _PRESET.beat_bytes)
 _PROJECT_HZ = 200_000_000
@@ -232,16 +246,7 @@ _DE5A = Board(
     parameters={
         "bisort": _SHELL,
         "bisort64": dataclasses.replace(_SHELL, key_bits=64),
-        "splitjoin": dataclasses.replace(
-            SplitJoinParameters.preset("operator"),
-            cores=32,
-            data_bits=_SHELL.data_bits,
-            address_bits=_SHELL.address_bits - 1,  # one of the two channels
-            burst_bytes=_SHELL.burst_bytes,
-            turn_bytes=_SHELL.turn_bytes,
-            alternate_bytes=_SHELL.alternate_bytes,
-            clock_hz=_SHELL.clock_hz,
-        ),
+        "splitjoin": _split_join(32, _SHELL),
         "bisort-quartus": dataclasses.replace(_PRESET, clock_hz=_PROJECT_HZ),
         "splitjoin-quartus": dataclasses.replace(
             SplitJoinParameters.preset("ecp5"),
@@ -279,16 +284,7 @@ _U55C = Board(
     parameters={
         "bisort": _HBM,
         "bisort64": dataclasses.replace(_HBM, key_bits=64),
-        "splitjoin": dataclasses.replace(
-            SplitJoinParameters.preset("operator"),
-            cores=64,
-            data_bits=_HBM.data_bits,
-            address_bits=_HBM.address_bits,
-            burst_bytes=_HBM.burst_bytes,
-            turn_bytes=_HBM.turn_bytes,
-            alternate_bytes=_HBM.alternate_bytes,
-            clock_hz=_HBM.clock_hz,
-        ),
+        "splitjoin": _split_join(64, _HBM),
     },
     shell="xilinx_u55c_gen3x16_xdma_3_202210_1",
     sdk=VITIS,
