@@ -12,8 +12,7 @@ from pathlib import Path
 from amaranth.lib import wiring
 
 from bench.area.ecp5 import ports, run_yosys
-from muntin.hw.boards.de5a_board import without_zeros
-from muntin.hw.conversion import to_verilog
+from muntin.hw.conversion import to_verilog, without_zeros
 
 FAMILY = "cyclonev"
 """What `synth_intel_alm` is asked for: the only family it has. Its ALM is that of an Arria 10: one function of six

@@ -78,6 +78,41 @@ def imports() -> dict[str, set[str]]:
     return found
 
 
+def _at_the_top(statements: list[ast.stmt]) -> Iterator[str]:
+    """The names that these statements of a module give to it."""
+    for node in statements:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            yield node.name
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            yield from (alias.asname or alias.name.partition(".")[0] for alias in node.names)
+        else:
+            yield from (name.id for name in ast.walk(node) if isinstance(name, ast.Name))
+            for block in ("body", "orelse", "finalbody"):
+                yield from _at_the_top(getattr(node, block, []))
+            for handler in getattr(node, "handlers", []):
+                yield from _at_the_top(handler.body)
+
+
+def unknown_names() -> list[str]:
+    """Names that modules, benches and tests import from a module of the tree that has none of that name."""
+    known = modules()
+    trees = {module: ast.parse(path.read_text()) for module, path in known.items()}
+    has = {module: set(_at_the_top(tree.body)) for module, tree in trees.items()}
+    for path in (TREE / "tests").rglob("*.py"):
+        trees[".".join(path.relative_to(TREE).with_suffix("").parts)] = ast.parse(path.read_text())
+    found = []
+    for importing, tree in trees.items():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ImportFrom) and not node.level and node.module:
+                module = node.module.removeprefix("muntin.")
+                names = has.get(module, set())
+                if module not in known or "__getattr__" in names:
+                    continue
+                missing = [alias.name for alias in node.names if alias.name not in names]
+                found += [f"{importing}: {name} of {module}" for name in missing if f"{module}.{name}" not in known]
+    return found
+
+
 def part(module: str) -> str:
     """The part that a module belongs to: one of host, or a folder at the top."""
     folder, _, rest = module.partition(".")

@@ -1,11 +1,15 @@
 """Each part of the tree imports only what stands above it."""
 
 from tests.house.__main__ import drawn
-from tests.house.imports import TREE, breaches, circles, imports
+from tests.house.imports import TREE, breaches, circles, imports, unknown_names
 
 
 def test_parts_import_what_stands_above_them() -> None:
     assert breaches(imports()) == [], "these go against the order of tests/house/imports.py"
+
+
+def test_what_is_imported_is_there() -> None:
+    assert unknown_names() == []
 
 
 def test_no_module_imports_itself_through_others() -> None:
