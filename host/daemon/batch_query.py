@@ -15,7 +15,7 @@ from muntin.host.daemon.staging import Sender
 from muntin.host.devices import Device
 from muntin.host.errors import CapacityError
 from muntin.host.join import WindowJoin
-from muntin.host.join.marked_result import marked, with_mark
+from muntin.host.join.late_rows import marked, with_mark
 
 
 class OpenJoins:

@@ -30,7 +30,7 @@ from muntin.host.errors import (
     to_wire,
 )
 from muntin.host.join.join_part import JoinPart
-from muntin.host.join.marked_result import marked
+from muntin.host.join.late_rows import marked
 from muntin.host.keys.content import Content, check_same, other_rows
 from muntin.host.sides import Side
 

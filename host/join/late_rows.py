@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Generator, Iterator, Mapping
+from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
 
@@ -15,6 +15,8 @@ from muntin.host.spec import JoinSpec
 
 if TYPE_CHECKING:
     from muntin.host.join.sequencer import SequencedCall
+
+Tables = Generator[pa.Table, None, None]
 
 LATE = "_late"
 """The column of a result that holds late rows too: the side of these, NULL in all others."""
@@ -74,7 +76,7 @@ def marked_schema(spec: JoinSpec, left: pa.Schema, right: pa.Schema) -> pa.Schem
     return pa.schema([*(field.with_nullable(True) for field in schema), pa.field(LATE, pa.string())])
 
 
-def marked_rows(spec: JoinSpec, late: Mapping[Side, pa.Table], schema: pa.Schema) -> Iterator[pa.Table]:
+def _marked_rows(spec: JoinSpec, late: Mapping[Side, pa.Table], schema: pa.Schema) -> Iterator[pa.Table]:
     """Late rows by side, whose columns are those of the sides, as `marked_schema` has them."""
     left = late["left"].schema
     for side, rows in late.items():
@@ -87,3 +89,37 @@ def marked_rows(spec: JoinSpec, late: Mapping[Side, pa.Table], schema: pa.Schema
             for of, column, name in spec.output_columns(left, late["right"].schema if "right" in late else left)
         ]
         yield pa.table([*taken, pa.array([side] * rows.num_rows)], schema=schema)
+
+
+class GivesLateRows(Protocol):
+    """A join, as far as its late rows go."""
+
+    @property
+    def spec(self) -> JoinSpec: ...
+
+    @property
+    def late(self) -> Sides[pa.Table]: ...
+
+
+def marked(
+    join: GivesLateRows, tables: Tables, schema: pa.Schema, given: Callable[[Side, pa.Table], pa.Table] | None = None
+) -> Tables:
+    """The result of a call of a join with this schema: where late rows are kept, they come last. `given` tells which of
+    those of a side do; by default all."""
+    try:
+        for table in tables:
+            yield with_mark(table, schema)
+        if join.spec.late == "keep":
+            late = join.late
+            if given is not None:
+                late = {side: given(side, rows) for side, rows in late.items()}
+            yield from _marked_rows(join.spec, late, schema)
+    finally:
+        tables.close()
+
+
+def with_mark(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Rows of a result that are not late, as `marked_schema` has them."""
+    if len(schema) == table.num_columns:
+        return table
+    return pa.table([*table.columns, pa.nulls(table.num_rows, pa.string())], schema=schema)

@@ -23,8 +23,7 @@ from muntin.host.frames import ArrowColumns, as_schema
 from muntin.host.index import Index
 from muntin.host.join import Tables, WindowJoin
 from muntin.host.join.collector import MAX_ROWS
-from muntin.host.join.late_rows import marked_schema
-from muntin.host.join.marked_result import marked
+from muntin.host.join.late_rows import marked, marked_schema
 from muntin.host.join.stats import Stats
 from muntin.host.kafka.formats import Arrow, Format, Json, cut
 from muntin.host.kafka.sinks import CallbackSink, Letter, Sink, TopicSink
