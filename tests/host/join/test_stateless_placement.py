@@ -11,8 +11,15 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from muntin import AllOf, AnyOf, AsOf, Band, Compare, JoinSpec, Rows, WindowJoin, Within
-from muntin.host.engine.stateless_placement import EqualityPlacement, Placement, StatelessPlacement, open_placement
+from muntin import AllOf, AnyOf, AsOf, Band, Compare, JoinSpec, Rows, Watermark, WindowJoin, Within
+from muntin.host.engine.routes import DIVIDED, RoutingTable, even_table
+from muntin.host.engine.stateless_placement import (
+    EqualityPlacement,
+    Placement,
+    StatelessPlacement,
+    can_follow,
+    open_placement,
+)
 from muntin.host.engines import Partitions
 from muntin.host.errors import PredicateError, UnsupportedError, WindowError
 
@@ -181,6 +188,8 @@ def test_rows_go_where_they_went() -> None:
             whole = placement.targets(side, table.to_batches()[0])[1]
             moved = placement.targets(side, table.take(pa.array(order)).combine_chunks().to_batches()[0])[1]
             assert (moved == whole[:, order]).all()
+            named = open_placement(spec, table.schema, table.schema, Partitions(4, by=placement.by), placement.name)
+            assert (named.targets(side, table.to_batches()[0])[1] == whole).all()
     assert names == {"ranges-4.0-bins", "ranges-0.5-bins", "subwindows", "subwindows-1000000-bins"}
 
 
@@ -232,3 +241,28 @@ def test_types_without_a_common_one() -> None:
     schemas = pa.schema([("k", pa.int64())]), pa.schema([("k", pa.float64())])
     with pytest.raises(UnsupportedError, match=r"left column 'k' \(int64\) and the right column 'k' \(double\)"):
         EqualityPlacement(spec, *schemas, 2)
+
+
+def test_rows_of_heavy_bins_have_no_one_partition() -> None:
+    rows = pa.table({"k": [7] * 50 + list(range(100, 200)), "n": np.arange(150)})
+    spec = JoinSpec(on=Compare("k", "=", "k"), left=Rows(500), right=Rows(500))
+    placement, even = EqualityPlacement(spec, rows.schema, rows.schema, 4), even_table(4)
+    (batch,) = rows.to_batches()
+    homes, _ = placement.targets("left", batch)
+    heavy = homes == homes[0]
+    routes = RoutingTable(1, np.where(even == homes[0], DIVIDED, even).astype(np.int16))
+    numbers, masks = placement.targets("right", batch, routes)
+    assert masks[:, heavy].all()
+    assert (numbers[heavy] == -1).all()
+    assert (numbers[~heavy] == homes[~heavy]).all()
+    assert (masks[:, ~heavy] == (np.arange(4)[:, None] == homes[~heavy])).all()
+    numbers, masks = placement.targets("left", batch, routes)
+    assert (masks == (np.arange(4)[:, None] == numbers)).all()
+    assert len(set(numbers[:50].tolist())) == 4
+
+
+def test_routes_follow_where_rows_leave_the_window() -> None:
+    assert can_follow(JoinSpec(on=BAND, left=Rows(5), right=Rows(5)))
+    assert can_follow(JoinSpec(on=BAND, within=TIMED, watermark=Watermark(left="1 s", right="1 s")))
+    assert not can_follow(JoinSpec(on=BAND, within=TIMED))
+    assert not can_follow(JoinSpec(on=BAND, left=Rows(5), right=Rows(5), how="full"))
