@@ -19,7 +19,7 @@ from bench.filled_board import FilledBoard
 from bench.workloads import ROWS, Workload
 from muntin import Band, Rows, WindowJoin
 from muntin.contract.designs.bisort import BISORT, Parameters
-from muntin.contract.registers import COMMAND_WORDS, Operation
+from muntin.contract.registers import COMMAND_FLAGS, COMMAND_WORDS, Operation
 from muntin.contract.simulations import INDEX_ROWS, board_parameters
 from muntin.host.devices.device import DeviceInfo
 from muntin.host.engine.sorted_runs import CountRing
@@ -30,6 +30,7 @@ from muntin.sim.board.kernel_board import open_board
 from muntin.sim.models.kernel import KernelModel
 
 _OFFSETS = {register.name: register.offset for register in BISORT.registers()}
+_PROBES = next(flag.mask for flag in COMMAND_FLAGS if flag.name == "probe")
 _COUNTED = ("cycles", "read_beats", "write_beats")
 INDEXES = ("bisort", "sorted_runs")
 
@@ -67,9 +68,12 @@ class CountingLink:
     def push_words(self, offset: int, words: Sequence[int]) -> None:
         """As the board's."""
         self._link.write_registers([(_OFFSETS["COUNTER_CLEAR"], 1)])
-        # The indexes that probes take are a part of what they cost.
-        names = {Operation(word & 0xFF).name for word in words[::COMMAND_WORDS]}
-        self._operations = {"PROBE" if name == "INDEX" else name for name in names}
+        # The indexes that probes take are a part of what they cost, and so are pairs and counts without ranges between.
+        heads = words[::COMMAND_WORDS]
+        self._operations = {
+            "PROBE" if head & _PROBES or head & 0xFF == Operation.INDEX else Operation(head & 0xFF).name
+            for head in heads
+        }
         self._link.push_words(offset, words)
 
     def wait(self) -> None:
@@ -251,8 +255,8 @@ def main(
 ) -> None:
     """What a windowed join costs a BI-Sort kernel with DDR3 on one channel."""
     console = Console(width=150, highlight=False)
-    line = "{:>11} {:>9} {:>9} {:>7} {:>9} {:>9} {:>7} {:>7} {:>7} {:>7} {:>10} {:>10}"
-    head = ("index", "window", "subwindow", "batch", "partition", "on chip", "insert", "probe", "gather", "all")
+    line = "{:>11} {:>9} {:>9} {:>7} {:>9} {:>9} {:>7} {:>7} {:>7} {:>10} {:>10}"
+    head = ("index", "window", "subwindow", "batch", "partition", "on chip", "insert", "probe", "all")
     console.print(line.format(*head, "rows/cycle", "counted by"))
     console.print("(bytes of memory for each row that comes)")
     found = []
@@ -262,7 +266,7 @@ def main(
         of = {"partition_rows": parameters.partition_rows, "index_bytes": on_chip}
         found.append(dataclasses.asdict(cost) | of | {"by": by})
         rate = f"{cost.rows / cost.cycles:.4f}" if cost.cycles else ""
-        parts = [cost.bytes_per_row(name) for name in ("MERGE", "PROBE", "GATHER")]
+        parts = [cost.bytes_per_row(name) for name in ("MERGE", "PROBE")]
         sizes = cost.window, cost.subwindow, cost.batch, parameters.partition_rows, f"{on_chip >> 10} KiB"
         console.print(
             line.format(cost.index, *sizes, *(f"{part:.0f}" for part in parts), f"{cost.bytes_per_row():.0f}", rate, by)

@@ -208,6 +208,7 @@ def _bisort_state(p: Parameters) -> list[StateField]:
         StateField("index", _WORDS[p.key_bits], p.index_rows),
         StateField("runs", "ulong"),  # at which places there is a run with its index
         StateField("run_keys", "ulong", RUN_PLACES),
+        StateField("run_numbers", "ulong", RUN_PLACES),  # where their row numbers are
         StateField("run_rows", "uint", RUN_PLACES),
         StateField("run_index", "uint", RUN_PLACES),  # the first entry
     ]

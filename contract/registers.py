@@ -234,12 +234,13 @@ class Command:
 
     Fields of several words are pushed low word first, in this order; flags go with the operation. Fields of two words
     are byte addresses, multiples of a memory beat, but for the `index_out` of an INDEX and the `keys_a` of a PROBE;
-    offsets are in units of a key.
+    offsets are in units of a key. A GATHER or COUNT with the flag `probe` has a PROBE's fields in place of its own.
     Arrays:
 
     - keys: `key_bits` each, ascending; an index: the key of every 2**k-th row of a run; row numbers, starts, stops and
       counts: 32 bits each; a window limit: the first row and the span, 32 bits each; a pair: the number of the range
-      and the row, 32 bits each; a range: the number of the probe, the place of the run, start and stop, 32 bits each.
+      or probe and the row, 32 bits each; a range: the number of the probe, the place of the run, start and stop, 32
+      bits each.
     - DISCARD, CLEAR and NOP have none, and use no length.
     - JOIN: rows, results and the summary are those of `muntin.contract.designs.splitjoin`. It ends when all that came
       of its rows is in memory, or the room for results is full: then rows that were not taken, and what is under way,
@@ -256,7 +257,8 @@ class Command:
     length_a: int = _words(
         1,
         "MERGE: rows of the older run. INDEX, GATHER, COUNT: rows of the run. PROBE: rows of the insertion buffer, "
-        "where it is that. INSERT, JOIN: rows. COPY: bytes.",
+        "where it is that; else, of a GATHER with `probe`, the room for pairs, in pairs. INSERT, JOIN: rows. COPY: "
+        "bytes.",
     )
     length_b: int = _words(
         1,
@@ -270,7 +272,9 @@ class Command:
     )
     rows_a: int = _words(2, "MERGE, GATHER, COUNT, INSERT: row numbers of the first run. INDEX: its index.")
     keys_b: int = _words(
-        2, "MERGE: keys of the newer run. PROBE: keys that make the lower bounds. GATHER, COUNT: starts."
+        2,
+        "MERGE: keys of the newer run. INDEX: row numbers of the run. PROBE: keys that make the lower bounds. GATHER, "
+        "COUNT: starts.",
     )
     rows_b: int = _words(
         2, "MERGE: row numbers of the newer run. PROBE: keys that make the upper bounds. GATHER, COUNT: stops."
@@ -283,7 +287,9 @@ class Command:
         "MERGE: row numbers. PROBE, GATHER: one beat, the number of ranges or pairs. JOIN: one beat, the summary.",
     )
     index_out: int = _words(
-        2, "MERGE: the index that is made. INDEX: the first entry that the run's index takes on chip."
+        2,
+        "MERGE: the index that is made. INDEX: the first entry that the run's index takes on chip. GATHER, COUNT with "
+        "`probe` and `limits`: window limits, one for each probe, in the memory channel of `keys_b`.",
     )
     low_offset: int = _words(3, "PROBE: offset of the lower bounds: signed, of which the low key_bits + 2 bits count.")
     high_offset: int = _words(3, "PROBE: offset of the upper bounds, one more than the inclusive bound: as low_offset.")
@@ -293,6 +299,11 @@ class Command:
         10,
         "MERGE: the newer run is the insertion buffer, which is then empty. PROBE, GATHER, COUNT: the run is the "
         "insertion buffer. length_a, length_b or both still say how many rows it has.",
+    )
+    probe: bool = _flag(
+        11,
+        "GATHER, COUNT: the ranges are those that a PROBE of the same fields finds, and stay on chip; pairs have the "
+        "number of the probe, and a probe has one count.",
     )
 
     def words(self, tag: int) -> list[int]:

@@ -92,6 +92,11 @@ class Parameters(MemoryPort):
             raise ParameterError(f"buffer_rows must be a multiple of width, {self.width}, not {self.buffer_rows}")
         if self.bound_rows < 2:
             raise ParameterError(f"bound_rows must be at least 2, not {self.bound_rows}")
+        if self.probe_rows * self.key_bits // 8 < self.beat_bytes:
+            raise ParameterError(
+                f"the keys of bound_rows / 2 probes must fill a beat, so bound_rows must be at least "
+                f"{2 * self.data_bits // self.key_bits}, not {self.bound_rows}"
+            )
 
     @functools.cached_property
     def partition_rows(self) -> int:
@@ -258,8 +263,8 @@ _COUNTERS: tuple[tuple[str, str], ...] = (
     ("partitions", "Partitions requested by the prober."),
     (
         "rows_in",
-        "Taken in by completed commands: MERGE: rows of both runs. PROBE: bounds, two a probe. GATHER, COUNT: ranges. "
-        "INSERT: rows. Others: none.",
+        "Taken in by completed commands: MERGE: rows of both runs. PROBE, and GATHER and COUNT with `probe`: bounds, "
+        "two a probe. GATHER, COUNT: ranges. INSERT: rows. Others: none.",
     ),
     (
         "rows_out",

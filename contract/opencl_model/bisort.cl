@@ -32,6 +32,12 @@ static Offset offset_of(const uint *word) {
     return made;
 }
 
+// Whether a command looks for probes in runs.
+static bool probes(const Command *c) {
+    return c->operation == OP_PROBE ||
+           ((c->operation == OP_GATHER || c->operation == OP_COUNT) && c->flags & FLAG_PROBE);
+}
+
 static Arrays arrays_of(const Command *c) {
     const ulong key = sizeof(KEY), a = c->length_a, b = c->length_b;
     const bool buffer = c->flags & FLAG_BUFFER;
@@ -60,6 +66,7 @@ static Arrays arrays_of(const Command *c) {
     case OP_INDEX:
         add(&arrays, c->keys_a, a * key);
         add(&arrays, c->rows_a, entries(a) * key);
+        add(&arrays, c->keys_b, a * 4);
         break;
     case OP_PROBE:
         add(&arrays, c->keys_b, b * key);
@@ -69,6 +76,16 @@ static Arrays arrays_of(const Command *c) {
         break;
     case OP_GATHER:
     case OP_COUNT:
+        if (probes(c)) {
+            add(&arrays, c->keys_b, b * key);
+            add(&arrays, c->rows_b, b * key);
+            add(&arrays, c->keys_out, c->operation == OP_COUNT ? b * 4 : buffer ? BEAT_BYTES : a * 8);
+            if (c->operation == OP_GATHER)
+                add(&arrays, c->rows_out, BEAT_BYTES);
+            if (c->flags & FLAG_LIMITS)
+                add(&arrays, c->index_out, b * 8);
+            break;
+        }
         if (c->flags & FLAG_LIMITS)
             add(&arrays, c->keys_a, b * 8);
         if (!buffer)
@@ -84,12 +101,12 @@ static Arrays arrays_of(const Command *c) {
 }
 
 static Fault checked(__global const State *state, const Memory *memory, const Command *c) {
-    const bool merge = c->operation == OP_MERGE, probe = c->operation == OP_PROBE;
-    const bool ranges = c->operation == OP_GATHER || c->operation == OP_COUNT;
+    const bool merge = c->operation == OP_MERGE, probe = probes(c), gather = c->operation == OP_GATHER;
+    const bool ranges = (gather || c->operation == OP_COUNT) && !probe;
     const bool buffer = c->flags & FLAG_BUFFER, index = c->operation == OP_INDEX, runs = probe && !buffer;
     if (c->operation > OP_DISCARD && !index)
         return fault(ERR_UNKNOWN_OPERATION, 0);
-    if (c->operation != OP_NOP && c->operation != OP_DISCARD && !runs && !c->length_a)
+    if (c->operation != OP_NOP && c->operation != OP_DISCARD && !(runs && !gather) && !c->length_a)
         return fault(ERR_ZERO_LENGTH, 0);
     if (((merge || probe || ranges) && !c->length_b) || (runs && !c->keys_a))
         return fault(ERR_ZERO_LENGTH, 0);
@@ -190,8 +207,15 @@ static void load_index(__global State *state, const Memory *memory, const Comman
         state->index[c->index_out + at] = plain(index[at], c->flags & FLAG_SIGNED);
     state->runs |= (ulong)1 << c->length_b;
     state->run_keys[c->length_b] = c->keys_a;
+    state->run_numbers[c->length_b] = c->keys_b;
     state->run_rows[c->length_b] = c->length_a;
     state->run_index[c->length_b] = (uint)c->index_out;
+}
+
+// An array of a run, in the channel that the command says.
+static __global uchar *in_channel(const Memory *memory, const Command *c, ulong address) {
+    const ulong inside = ((ulong)1 << CHANNEL_BITS) - 1, channel = (((ulong)1 << ADDRESS_BITS) - 1) & ~inside;
+    return place(memory, (address & inside) | (c->rows_a & channel));
 }
 
 // Where a bound stands in the run at a place, or in the insertion buffer.
@@ -213,9 +237,7 @@ static uint position(
         return 0;
     const uint first = (before - 1) << PARTITION_LOG2;
     const uint last = min(first + (1u << PARTITION_LOG2), rows);
-    const ulong inside = ((ulong)1 << CHANNEL_BITS) - 1, channel = (((ulong)1 << ADDRESS_BITS) - 1) & ~inside;
-    __global const KEY *keys =
-        (__global const KEY *)place(memory, (state->run_keys[at] & inside) | (c->rows_a & channel));
+    __global const KEY *keys = (__global const KEY *)in_channel(memory, c, state->run_keys[at]);
     return first + below(keys, first, last, bound, above, c->flags & FLAG_SIGNED);
 }
 
@@ -226,6 +248,51 @@ static void write_number(const Memory *memory, const Command *c, ulong number) {
         beat[at] = at < 8 ? (uchar)(number >> (8 * at)) : 0;
 }
 
+// Rows from start to before stop that lie within the limits of a probe, if there are any; those of them for which there
+// is room are written as pairs.
+static ulong kept(
+    __global const uint *rows, uint start, uint stop, __global const uint *limits, uint probe, __global uint *out,
+    ulong room) {
+    if (!limits && !out)
+        return stop - start;
+    ulong found = 0;
+    for (uint at = start; at < stop; ++at) {
+        if (limits && rows[at] - limits[2 * probe] >= limits[2 * probe + 1])
+            continue;
+        if (out && found < room) {
+            out[2 * found] = probe;
+            out[2 * found + 1] = rows[at];
+        }
+        ++found;
+    }
+    return found;
+}
+
+// What a command writes of a range that was found: itself, its pairs, or its count. How many items there are of it.
+static ulong give(
+    __global const State *state, const Memory *memory, const Command *c, uint probe, uint at, uint start, uint stop,
+    ulong done, ulong room, bool writing) {
+    __global uint *out = (__global uint *)place(memory, c->keys_out);
+    if (c->operation == OP_PROBE) {
+        if (writing) {
+            out[4 * done] = probe;
+            out[4 * done + 1] = at;
+            out[4 * done + 2] = start;
+            out[4 * done + 3] = stop;
+        }
+        return 1;
+    }
+    __global const uint *rows = c->flags & FLAG_BUFFER
+                                    ? state->buffer_rows
+                                    : (__global const uint *)in_channel(memory, c, state->run_numbers[at]);
+    __global const uint *limits = c->flags & FLAG_LIMITS ? (__global const uint *)place(memory, c->index_out) : 0;
+    if (c->operation == OP_GATHER)
+        return kept(rows, start, stop, limits, probe, writing ? out + 2 * done : 0, done < room ? room - done : 0);
+    if (writing)
+        out[probe] += (uint)kept(rows, start, stop, limits, probe, 0, 0);
+    return 0;
+}
+
 static Fault probe(__global State *state, const Memory *memory, const Command *c) {
     const bool is_signed = c->flags & FLAG_SIGNED;
     __global const KEY *lower = (__global const KEY *)place(memory, c->keys_b);
@@ -234,12 +301,18 @@ static Fault probe(__global State *state, const Memory *memory, const Command *c
         return fault(ERR_STUCK, 0);
     const Offset low = offset_of(c->low), high = offset_of(c->high);
     const ulong runs = c->flags & FLAG_BUFFER ? 1 : c->keys_a;
-    __global uint *out = (__global uint *)place(memory, c->keys_out);
-    // First how many there are, as nothing may be written beyond the end.
+    // First how many there are, as nothing may be written beyond the end, or the room that there is.
+    const ulong size = c->operation == OP_PROBE ? 16 : 8;
+    const bool roomy = c->operation != OP_GATHER || c->flags & FLAG_BUFFER;
+    const ulong room = roomy ? ~(ulong)0 : (ulong)c->length_a * 8 / BEAT_BYTES * BEAT_BYTES / 8;
     ulong found = 0;
     for (int writing = 0; writing < 2; ++writing) {
-        if (writing && found && (!in_space(c->keys_out, 16 * found) || !is_there(memory, c->keys_out, 16 * found)))
-            return fault(in_space(c->keys_out, 16 * found) ? ERR_DECODE_ERROR : ERR_ADDRESS_RANGE, c->keys_out);
+        const ulong bytes = size * min(found, room);
+        if (writing && bytes && (!in_space(c->keys_out, bytes) || !is_there(memory, c->keys_out, bytes)))
+            return fault(in_space(c->keys_out, bytes) ? ERR_DECODE_ERROR : ERR_ADDRESS_RANGE, c->keys_out);
+        if (writing && c->operation == OP_COUNT)
+            for (uint at = 0; at < c->length_b; ++at)
+                ((__global uint *)place(memory, c->keys_out))[at] = 0;
         found = 0;
         for (ulong first = 0; first < c->length_b; first += PROBE_ROWS) {
             const ulong last = min(first + PROBE_ROWS, (ulong)c->length_b);
@@ -249,19 +322,14 @@ static Fault probe(__global State *state, const Memory *memory, const Command *c
                     const uint stop = position(state, memory, c, at, plain(upper[probe], is_signed), high);
                     if (start >= stop)
                         continue;
-                    if (writing) {
-                        out[4 * found] = (uint)probe;
-                        out[4 * found + 1] = at;
-                        out[4 * found + 2] = start;
-                        out[4 * found + 3] = stop;
-                    }
-                    ++found;
+                    found += give(state, memory, c, (uint)probe, at, start, stop, found, room, writing);
                 }
         }
     }
-    write_number(memory, c, found);
+    if (c->operation != OP_COUNT)
+        write_number(memory, c, found > room ? ~(ulong)0 : found);
     state->rows_in += 2 * (ulong)c->length_b;
-    state->rows_out += found;
+    state->rows_out += c->operation == OP_COUNT ? c->length_b : min(found, room);
     return fault(ERR_NONE, 0);
 }
 
@@ -269,25 +337,8 @@ static Fault probe(__global State *state, const Memory *memory, const Command *c
 static ulong pairs_of(__global const uint *rows, const Memory *memory, const Command *c, uint range, __global uint *out) {
     const uint start = ((__global const uint *)place(memory, c->keys_b))[range];
     const uint stop = ((__global const uint *)place(memory, c->rows_b))[range];
-    if (!(c->flags & FLAG_LIMITS) && !out)
-        return stop - start;
-    uint first = 0, span = 0;
-    if (c->flags & FLAG_LIMITS) {
-        __global const uint *limits = (__global const uint *)place(memory, c->keys_a);
-        first = limits[2 * range];
-        span = limits[2 * range + 1];
-    }
-    ulong found = 0;
-    for (uint at = start; at < stop; ++at) {
-        if (c->flags & FLAG_LIMITS && rows[at] - first >= span)
-            continue;
-        if (out) {
-            out[2 * found] = range;
-            out[2 * found + 1] = rows[at];
-        }
-        ++found;
-    }
-    return found;
+    __global const uint *limits = c->flags & FLAG_LIMITS ? (__global const uint *)place(memory, c->keys_a) : 0;
+    return kept(rows, start, stop, limits, range, out, ~(ulong)0);
 }
 
 static Fault gather(__global State *state, const Memory *memory, const Command *c) {
@@ -343,7 +394,7 @@ static Fault carried_out(__global State *state, const Memory *memory, const Comm
         return probe(state, memory, c);
     case OP_GATHER:
     case OP_COUNT:
-        return gather(state, memory, c);
+        return probes(c) ? probe(state, memory, c) : gather(state, memory, c);
     }
     return fault(ERR_NONE, 0);
 }

@@ -168,6 +168,25 @@ class RunStore(abc.ABC):
     def count(self, probe: Probe, limits: Limits | None = None) -> np.ndarray:
         """Pairs of each probe, int64, shape (n,)."""
 
+    def probe_pairs(
+        self,
+        runs: list[Run],
+        lower: np.ndarray,
+        upper: np.ndarray,
+        numbers: np.ndarray,
+        base: int,
+        limits: Limits | None = None,
+    ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """The pairs of probes, as by `probe` and then `gather`; for stores that need no ranges in between."""
+        probe = self.probe(runs, lower, upper)
+        return self.gather(probe, numbers, base, limits) if probe.candidates else iter(())
+
+    def probe_counts(
+        self, runs: list[Run], lower: np.ndarray, upper: np.ndarray, limits: Limits | None = None
+    ) -> np.ndarray:
+        """Pairs of each probe, as by `probe` and then `count`; for stores that need no ranges in between."""
+        return self.count(self.probe(runs, lower, upper), limits)
+
     @abc.abstractmethod
     def close(self) -> None:
         """Frees everything, once the commands under way have ended. Idempotent; done also when the store is dropped."""

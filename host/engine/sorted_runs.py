@@ -338,18 +338,17 @@ class RunWindow(WindowIndex):
     def probe(self, probes: Probes, holds: Holds, *, counting: bool) -> Iterator[tuple[Pairs | Counts, bool]]:
         for chosen, sure in self._choose(probes, holds):
             self.probed_runs += len(chosen)
-            with self._timed("probe"):
-                probe = self._store.probe([run.run for run, _ in chosen], probes.lower, probes.upper)
-            if not probe.candidates:
-                continue
+            runs = [run.run for run, _ in chosen]
             limits = self._limits(probes, chosen)
             if counting and sure:
-                with self._timed("gather"):
-                    counts = self._store.count(probe, limits)
-                yield Counts(probes.side, probes.rows, counts), True
+                with self._timed("probe"):
+                    counts = self._store.probe_counts(runs, probes.lower, probes.upper, limits)
+                if counts.any():
+                    yield Counts(probes.side, probes.rows, counts), True
                 continue
             base = min(run.extent.first_row for run, _ in chosen)
-            blocks = self._store.gather(probe, probes.rows, base, limits)
+            with self._timed("probe"):
+                blocks = self._store.probe_pairs(runs, probes.lower, probes.upper, probes.rows, base, limits)
             while True:
                 with self._timed("gather"):
                     block = next(blocks, None)

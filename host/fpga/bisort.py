@@ -15,8 +15,9 @@ import numpy as np
 from muntin.host.devices.device import Device
 from muntin.host.engine.run_store import Limits, Probe, Reservation, Run, RunStore
 from muntin.host.errors import CapacityError
-from muntin.host.fpga.bisort_lane import BisortLane, LaneRun, Ranges, Steps
+from muntin.host.fpga.bisort_lane import BisortLane, Steps
 from muntin.host.fpga.driver import BoardLink, KernelDriver
+from muntin.host.fpga.lane_runs import LaneRun, Ranges
 
 SCRATCH_BYTES = 1 << 23  # takes the bounds of 32 K probes, and 786 K pairs
 
@@ -229,6 +230,17 @@ class BisortBoard:
 
     # Probing
 
+    def _asked(
+        self, runs: list[BoardRun], lower: np.ndarray, upper: np.ndarray, cut: KeyCut
+    ) -> dict[int, tuple[slice, dict[int, LaneRun]]]:
+        """The lanes that may have something for some probes: which probes, and what they hold of the runs."""
+        asked: dict[int, tuple[slice, dict[int, LaneRun]]] = {}
+        for lane, probes in enumerate(cut.probes(lower, upper)):
+            parts = {number: part for number, run in enumerate(runs) if (part := run.parts[lane]) is not None}
+            if parts and probes.stop > probes.start:
+                asked[lane] = probes, parts
+        return asked
+
     def probe(
         self, runs: list[BoardRun], lower: np.ndarray, upper: np.ndarray, cut: KeyCut
     ) -> list[tuple[int, Ranges]]:
@@ -254,11 +266,7 @@ class BisortBoard:
         DeviceError
             If the board fails.
         """
-        asked: dict[int, tuple[slice, dict[int, LaneRun]]] = {}
-        for lane, probes in enumerate(cut.probes(lower, upper)):
-            parts = {number: part for number, run in enumerate(runs) if (part := run.parts[lane]) is not None}
-            if parts and probes.stop > probes.start:
-                asked[lane] = probes, parts
+        asked = self._asked(runs, lower, upper, cut)
         with self._lock:
             answers = self._together(
                 {
@@ -272,6 +280,90 @@ class BisortBoard:
             for (number, part), found in zip(parts.items(), answers[lane], strict=True)
             if len(found)
         ]
+
+    def pairs(
+        self, runs: list[BoardRun], lower: np.ndarray, upper: np.ndarray, cut: KeyCut, limits: np.ndarray | None
+    ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """What `probe` and then `gather` give, without a range in between.
+
+        Parameters
+        ----------
+        runs, lower, upper, cut
+            As of `probe`.
+        limits : ndarray of uint32, shape (n, 2), or None
+            First row and span for each probe, in all runs.
+
+        Yields
+        ------
+        probes, rows : ndarray of uint32, shape (m,)
+
+        Raises
+        ------
+        DeviceError
+            If the board fails.
+        """
+        asked = self._asked(runs, lower, upper, cut)
+        waiting = {lane: probes for lane, (probes, _) in asked.items()}
+        while waiting:
+            with self._lock:
+                done = self._together(
+                    {
+                        lane: self.lanes[lane].pairs(
+                            list(asked[lane][1].values()),
+                            lower[probes],
+                            upper[probes],
+                            None if limits is None else limits[probes],
+                        )
+                        for lane, probes in waiting.items()
+                    }
+                )
+            for lane, (count, pieces) in done.items():
+                first, stop = waiting[lane].start, waiting[lane].stop
+                waiting[lane] = slice(first + count, stop)
+                if first + count == stop:
+                    del waiting[lane]
+                for which, rows in pieces:
+                    yield which + np.uint32(first), rows
+
+    def counts(
+        self,
+        runs: list[BoardRun],
+        lower: np.ndarray,
+        upper: np.ndarray,
+        cut: KeyCut,
+        limits: tuple[np.ndarray, np.ndarray] | None,
+    ) -> np.ndarray:
+        """How many rows each probe meets, int64, shape (n,).
+
+        Parameters
+        ----------
+        runs, lower, upper, cut
+            As of `probe`.
+        limits : (ndarray of uint32, shape (n, 2), ndarray of bool, one for each run), or None
+            First row and span for each probe, and the runs in which they hold.
+
+        Raises
+        ------
+        DeviceError
+            If the board fails.
+        """
+        asked = self._asked(runs, lower, upper, cut)
+        total = np.zeros(len(lower), np.int64)
+        with self._lock:
+            found = self._together(
+                {
+                    lane: self.lanes[lane].probe_counts(
+                        list(parts.values()),
+                        lower[probes],
+                        upper[probes],
+                        None if limits is None else (limits[0][probes], limits[1][list(parts)]),
+                    )
+                    for lane, (probes, parts) in asked.items()
+                }
+            )
+        for lane, counts in found.items():
+            total[asked[lane][0]] += counts
+        return total
 
     def gather(self, ranges: list[Ranges]) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """The row numbers at positions of runs.
@@ -407,6 +499,27 @@ class BisortStore(RunStore):
         low = np.uint32(base & 0xFFFFFFFF)
         for probes, rows in self._board.gather(list(_ranges(probe, limits))):
             yield numbers[probes], base + (rows - low).astype(np.int64)
+
+    def probe_pairs(
+        self,
+        runs: list[Run],
+        lower: np.ndarray,
+        upper: np.ndarray,
+        numbers: np.ndarray,
+        base: int,
+        limits: Limits | None = None,
+    ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        checked = None if limits is None else np.stack([limits.first, limits.span], axis=1)
+        low = np.uint32(base & 0xFFFFFFFF)
+        handles = [run.handle for run in runs]
+        for probes, rows in self._board.pairs(handles, lower, upper, self._cut, checked):
+            yield numbers[probes], base + (rows - low).astype(np.int64)
+
+    def probe_counts(
+        self, runs: list[Run], lower: np.ndarray, upper: np.ndarray, limits: Limits | None = None
+    ) -> np.ndarray:
+        checked = None if limits is None else (np.stack([limits.first, limits.span], axis=1), limits.runs)
+        return self._board.counts([run.handle for run in runs], lower, upper, self._cut, checked)
 
     def count(self, probe: Probe, limits: Limits | None = None) -> np.ndarray:
         found: list[tuple[int, Ranges]] = probe.handle

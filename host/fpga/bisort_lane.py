@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import dataclasses
-from collections import OrderedDict
-from collections.abc import Callable, Collection, Generator, Hashable, Iterator
+from collections.abc import Callable, Collection, Generator, Iterator
 from typing import TypeVar
 
 import numpy as np
 
-from muntin.contract.registers import RUN_PLACES, Command, Operation
+from muntin.contract.registers import Command, Operation
 from muntin.host.errors import CapacityError, DeviceError
 from muntin.host.fpga.driver import KernelDriver
+from muntin.host.fpga.lane_runs import IndexSlots, LaneRun, Ranges
 from muntin.host.memory import Arena
 
 _ROW_BYTES = 4  # of a row number, a position, a count
@@ -23,131 +22,6 @@ _GRANULE_BEATS = 16  # of row numbers; a granule has a beat for its index beside
 _T = TypeVar("_T")
 Steps = Generator[list[Command], None, _T]
 """Work of a lane in steps: commands, which whoever takes the steps carries out before the next one; then a result."""
-
-
-@dataclasses.dataclass(eq=False)
-class LaneRun:
-    """A run in the memory of one lane, or its part there.
-
-    Attributes
-    ----------
-    lane : int
-    length : int
-        Rows, at least 1.
-    granules : int
-        Size of its place in memory; 0 where that is the insertion buffer.
-    channel, start : int
-        Where that is: the channel, and the granule there.
-    """
-
-    lane: int
-    length: int
-    granules: int = 0
-    channel: int = 0
-    start: int = 0
-
-
-@dataclasses.dataclass(frozen=True)
-class Ranges:
-    """Ranges of one run, none of them empty, with what each probe that has one may meet.
-
-    Attributes
-    ----------
-    run : LaneRun
-    probes : ndarray of int64, shape (m,)
-        The probe of each, ascending.
-    starts, stops : ndarray of int64, shape (m,)
-        Positions in the run.
-    limits : ndarray of uint32, shape (m, 2), or None
-        First row and span of each.
-    """
-
-    run: LaneRun
-    probes: np.ndarray
-    starts: np.ndarray
-    stops: np.ndarray
-    limits: np.ndarray | None = None
-
-    def __len__(self) -> int:
-        return len(self.probes)
-
-    @property
-    def lengths(self) -> np.ndarray:
-        """Positions in each, int64."""
-        return self.stops - self.starts
-
-    def part(self, first: int, last: int) -> Ranges:
-        """Those from `first` to before `last`."""
-        limits = None if self.limits is None else self.limits[first:last]
-        return Ranges(self.run, self.probes[first:last], self.starts[first:last], self.stops[first:last], limits)
-
-    def cut(self, most: int) -> Ranges:
-        """The same positions in ranges of at most so many."""
-        lengths = self.lengths
-        if not len(lengths) or lengths.max() <= most:
-            return self
-        pieces = -(-lengths // most)
-        which = np.repeat(np.arange(len(self)), pieces)
-        number = np.arange(len(which)) - np.repeat(np.cumsum(pieces) - pieces, pieces)
-        starts = self.starts[which] + number * most
-        stops = np.minimum(starts + most, self.stops[which])
-        return Ranges(self.run, self.probes[which], starts, stops, None if self.limits is None else self.limits[which])
-
-
-class IndexSlots:
-    """Places on chip for the indexes of runs; where there is no room, those that were used longest ago go.
-
-    Parameters
-    ----------
-    entries : int
-        There is room for, all indexes together.
-    """
-
-    def __init__(self, entries: int):
-        self._arena = Arena(entries, 1)
-        self._places = list(reversed(range(RUN_PLACES)))  # that are free
-        # Place, start and entries of each; used last comes last.
-        self._slots: OrderedDict[Hashable, tuple[int, int, int]] = OrderedDict()
-
-    def place(self, run: Hashable, entries: int, keep: Collection[Hashable] = ()) -> tuple[int, int, bool] | None:
-        """Where the index of a run stands, or is to be put.
-
-        Parameters
-        ----------
-        run : Hashable
-        entries : int
-            Of its index, at most those there is room for.
-        keep : collection of Hashable
-            Runs whose indexes stay.
-
-        Returns
-        -------
-        place : int
-        start : int
-            Its first entry.
-        there : bool
-            Whether it stands there already.
-
-        None where there is room for it only without one of those to keep.
-        """
-        if run in self._slots:
-            self._slots.move_to_end(run)
-            return *self._slots[run][:2], True
-        while not self._places or (start := self._arena.take(entries)) is None:
-            oldest = next((other for other in self._slots if other not in keep), None)
-            if oldest is None:
-                return None
-            self.forget(oldest)
-        place = self._places.pop()
-        self._slots[run] = place, start, entries
-        return place, start, False
-
-    def forget(self, run: Hashable) -> None:
-        """Takes the place of a run's index back, if it has one."""
-        if run in self._slots:
-            place, start, entries = self._slots.pop(run)
-            self._arena.give(start, entries)
-            self._places.append(place)
 
 
 class BisortLane:
@@ -224,6 +98,7 @@ class BisortLane:
         self._runs: list[set[LaneRun]] = [set() for _ in bases]
         self._indexes = IndexSlots(p.index_rows)
         self._buffered: LaneRun | None = None  # which run is in the insertion buffer
+        self._pair_probes = 1 << 30  # whose pairs have had room at once
         self._buffer_rows = 0  # in the insertion buffer, though they may be nobody's any more
 
     @property
@@ -444,30 +319,15 @@ class BisortLane:
     def _probe_part(self, runs: list[LaneRun], lower: np.ndarray, upper: np.ndarray) -> Steps[list[np.ndarray]]:
         """As `probe`, of as many runs and probes as fit the scratch memory."""
         beat = self.parameters.beat_bytes
-        keys_size = self._aligned(lower.nbytes)
-        self._put(self._in, [(0, lower), (keys_size, upper)])
+        self._put_bounds(lower, upper)
         commands: list[Command] = []
         outputs: list[tuple[int, dict[int, int]]] = []  # where each PROBE writes, and which of the runs is at a place
         out = self._out
         for loads, places in self._groups(runs):
             first = runs[next(iter(places.values()))]
-            buffered = first is self._buffered
             commands += loads
             commands.append(
-                Command(
-                    operation=Operation.PROBE,
-                    signed=True,
-                    buffer=buffered,
-                    length_a=first.length if buffered else 0,
-                    length_b=len(lower),
-                    keys_a=0 if buffered else sum(1 << place for place in places),
-                    rows_a=0 if buffered else self._places(first)[0],
-                    keys_b=self._in,
-                    rows_b=self._in + keys_size,
-                    keys_out=out + beat,
-                    rows_out=out,
-                    high_offset=1,
-                )
+                self._probing(Operation.PROBE, first, places, len(lower), keys_out=out + beat, rows_out=out)
             )
             outputs.append((out, places))
             out += beat + self._aligned(len(places) * len(lower) * _RANGE_BYTES)
@@ -486,6 +346,175 @@ class BisortLane:
             for place, at in places.items():
                 found[at] = ranges[ranges[:, 1] == place][:, [0, 2, 3]]
         return found
+
+    def _put_bounds(self, lower: np.ndarray, upper: np.ndarray, limits: np.ndarray | None = None) -> None:
+        """Writes the bounds of some probes, and their limits behind them, to the input of commands."""
+        size = self._aligned(lower.nbytes)
+        self._put(
+            self._in,
+            [(0, np.ascontiguousarray(lower, self._key_dtype)), (size, np.ascontiguousarray(upper, self._key_dtype))]
+            + ([] if limits is None else [(2 * size, np.ascontiguousarray(limits))]),
+        )
+
+    def _probing(
+        self,
+        operation: Operation,
+        first: LaneRun,
+        places: Collection[int],
+        probes: int,
+        *,
+        limited: bool = False,
+        room: int = 0,
+        **outputs: int,
+    ) -> Command:
+        """A command that looks for the probes whose bounds were put in runs: a group's, or the insertion buffer."""
+        buffered = first is self._buffered
+        size = self._aligned(probes * self._key_bytes)
+        return Command(
+            operation=operation,
+            signed=True,
+            buffer=buffered,
+            probe=operation is not Operation.PROBE,
+            limits=limited,
+            length_a=first.length if buffered else room,
+            length_b=probes,
+            keys_a=0 if buffered else sum(1 << place for place in places),
+            rows_a=0 if buffered else self._places(first)[0],
+            keys_b=self._in,
+            rows_b=self._in + size,
+            index_out=self._in + 2 * size if limited else 0,
+            high_offset=1,
+            **outputs,
+        )
+
+    def probe_counts(
+        self,
+        runs: list[LaneRun],
+        lower: np.ndarray,
+        upper: np.ndarray,
+        limits: tuple[np.ndarray, np.ndarray] | None,
+    ) -> Steps[np.ndarray]:
+        """How many rows of runs each probe meets, int64, shape (n,).
+
+        Parameters
+        ----------
+        runs, lower, upper
+            As of `probe`.
+        limits : (ndarray of uint32, shape (n, 2), ndarray of bool, one for each run), or None
+            First row and span for each probe, and the runs in which they hold.
+        """
+        beat = self.parameters.beat_bytes
+        total = np.zeros(len(lower), np.int64)
+        together = self._out_bytes // (2 * beat)
+        for first_run in range(0, len(runs), together):
+            part = runs[first_run : first_run + together]
+            checked = np.zeros(len(part), bool)
+            first_and_span = None
+            if limits is not None and limits[1][first_run : first_run + together].any():
+                first_and_span, checked = limits[0], limits[1][first_run : first_run + together]
+            # Bounds and limits of the probes, and a count of each for every run, as all may be groups of their own.
+            most = (self._in_bytes - 3 * beat) // (2 * self._key_bytes + _LIMIT_BYTES)
+            most = min(most, (self._out_bytes // len(part) - beat) // _ROW_BYTES)
+            for first in range(0, len(lower), most):
+                probes = slice(first, first + most)
+                count = len(lower[probes])
+                its = None if first_and_span is None else first_and_span[probes]
+                self._put_bounds(lower[probes], upper[probes], its)
+                commands, out = [], self._out
+                for limited in (False, True):
+                    some = [run for run, check in zip(part, checked, strict=True) if check == limited]
+                    for loads, places in self._groups(some):
+                        commands += loads
+                        run = some[next(iter(places.values()))]
+                        commands.append(
+                            self._probing(Operation.COUNT, run, places, count, limited=limited, keys_out=out)
+                        )
+                        out += self._aligned(count * _ROW_BYTES)
+                yield commands
+                raw = self._driver.read_memory(self._out, out - self._out, self.number).view(np.uint32)
+                for row in raw.reshape(-1, self._aligned(count * _ROW_BYTES) // _ROW_BYTES):
+                    total[probes] += row[:count]
+        return total
+
+    def pairs(
+        self, runs: list[LaneRun], lower: np.ndarray, upper: np.ndarray, limits: np.ndarray | None
+    ) -> Steps[tuple[int, list[tuple[np.ndarray, np.ndarray]]]]:
+        """The rows of runs that the first probes meet: of so many of them as have room in the scratch memory.
+
+        How many that are is learned from the pairs that come, and where one probe has more than there is room for, its
+        ranges are fetched first.
+
+        Parameters
+        ----------
+        runs, lower, upper
+            As of `probe`.
+        limits : ndarray of uint32, shape (n, 2), or None
+            First row and span for each probe, in all runs.
+
+        Returns
+        -------
+        count : int
+            How many of the probes these are.
+        pairs : list of (probes, rows)
+            As of `gather`.
+        """
+        beat = self.parameters.beat_bytes
+        most = (self._in_bytes - 3 * beat) // (2 * self._key_bytes + _LIMIT_BYTES)
+        count = min(len(lower), self._pair_probes, most)
+        lower, upper, limits = lower[:count], upper[:count], None if limits is None else limits[:count]
+        stored = [run for run in runs if run is not self._buffered]
+        groups = list(self._groups(stored))
+        share = self._out_bytes // max(len(groups), 1) // beat * beat
+        room = (share - beat) // _PAIR_BYTES
+        if groups and room < count:
+            return count, (yield from self._fetched_pairs(runs, lower, upper, limits))
+        commands: list[Command] = []
+        for number, (loads, places) in enumerate(groups):
+            out = self._out + number * share
+            first = stored[next(iter(places.values()))]
+            outputs = {"keys_out": out + beat, "rows_out": out}
+            limited = limits is not None
+            commands += loads
+            commands.append(
+                self._probing(Operation.GATHER, first, places, count, limited=limited, room=room, **outputs)
+            )
+        if groups:
+            self._put_bounds(lower, upper, limits)
+            yield commands
+        found = []
+        for number in range(len(groups)):
+            out = self._out + number * share
+            raw = self._driver.read_memory(out, beat, self.number)
+            pairs = int.from_bytes(raw[: min(beat, 8)].tobytes(), "little")
+            if pairs > room:
+                self._pair_probes = max(count // 2, 1)
+                if count == 1:
+                    return 1, (yield from self._fetched_pairs(runs, lower, upper, limits))
+                return (yield from self.pairs(runs, lower, upper, limits))
+            if pairs:
+                raw = self._driver.read_memory(out + beat, pairs * _PAIR_BYTES, self.number)
+                both = raw.view(np.uint32).reshape(-1, 2)
+                found.append((both[:, 0], both[:, 1]))
+                if 4 * pairs < room:
+                    self._pair_probes = max(self._pair_probes, 2 * count)
+        buffered = [run for run in runs if run is self._buffered]
+        if buffered:
+            found += yield from self._fetched_pairs(buffered, lower, upper, limits)
+        return count, found
+
+    def _fetched_pairs(
+        self, runs: list[LaneRun], lower: np.ndarray, upper: np.ndarray, limits: np.ndarray | None
+    ) -> Steps[list[tuple[np.ndarray, np.ndarray]]]:
+        """The pairs of some probes by their ranges."""
+        found = yield from self.probe(runs, lower, upper)
+        ranges = []
+        for run, part in zip(runs, found, strict=True):
+            probes, starts, stops = part.astype(np.int64).T
+            ranges.append(Ranges(run, probes, starts, stops, None if limits is None else limits[probes]))
+        pieces = []
+        for batch in self.gathers(ranges):
+            pieces += yield from self.gather(batch)
+        return pieces
 
     def _groups(self, runs: list[LaneRun]) -> Iterator[tuple[list[Command], dict[int, int]]]:
         """Runs that can be probed together: what loads their indexes, and which of them is at each place.
@@ -511,7 +540,7 @@ class BisortLane:
             assert placed is not None  # every run's index fits alone
             place, start, there = placed
             if not there:
-                keys, _, index = self._places(run)
+                keys, numbers, index = self._places(run)
                 loads.append(
                     Command(
                         operation=Operation.INDEX,
@@ -520,6 +549,7 @@ class BisortLane:
                         length_b=place,
                         keys_a=keys,
                         rows_a=index,
+                        keys_b=numbers,
                         index_out=start,
                     )
                 )

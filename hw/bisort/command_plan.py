@@ -11,7 +11,7 @@ from muntin.contract.registers import RUN_PLACES, ErrorCode, Operation
 from muntin.hw.control.layouts import CommandLayout
 
 ARRAYS = ("keys_a", "rows_a", "keys_b", "rows_b", "keys_out", "rows_out", "index_out")
-"""The arrays of a command: four that are read, three that are written."""
+"""The arrays of a command: four that are read, three that are written, or at the last one limits that are read."""
 
 
 class CommandPlan(wiring.Component):
@@ -77,12 +77,13 @@ class CommandPlan(wiring.Component):
             index_both.eq((both + round_up) >> p.partition_log2),
         ]
         is_ = {operation: command.operation == operation for operation in BISORT.operations}
-        merge, probe, copy, insert = (
-            is_[name] for name in (Operation.MERGE, Operation.PROBE, Operation.COPY, Operation.INSERT)
-        )
+        merge, copy, insert = (is_[name] for name in (Operation.MERGE, Operation.COPY, Operation.INSERT))
         gather, count, index = is_[Operation.GATHER], is_[Operation.COUNT], is_[Operation.INDEX]
-        ranges = gather | count
+        found = (gather | count) & command.probe  # ranges that are found on the way
+        ranges = (gather | count) & ~command.probe
+        probe = is_[Operation.PROBE] | found
         in_memory = ~command.buffer
+        pairs = gather & command.probe & in_memory  # for which the command says how much room there is
         key = (p.key_bits // 8).bit_length() - 1
         beat = C(p.beat_bytes, 32)
         # For each array: when a command has it, its items, and log2 of the bytes of one.
@@ -96,11 +97,17 @@ class CommandPlan(wiring.Component):
                 (merge | insert | (ranges & in_memory), a, 2),
                 (index, index_a, key),
             ],
-            "keys_b": [((merge & in_memory) | probe, b, key), (ranges, b, 2)],
+            "keys_b": [((merge & in_memory) | probe, b, key), (ranges, b, 2), (index, a, 2)],
             "rows_b": [(merge & in_memory, b, 2), (probe, b, key), (ranges, b, 2)],
-            "keys_out": [(merge, both, key), (count, b, 2), (gather | probe, beat, 0), (copy, a, 0)],
-            "rows_out": [(merge, both, 2), (gather | probe, beat, 0)],
-            "index_out": [(merge, index_both, key)],
+            "keys_out": [
+                (merge, both, key),
+                (count, b, 2),
+                ((gather & ~pairs) | is_[Operation.PROBE], beat, 0),
+                (pairs, a, 3),
+                (copy, a, 0),
+            ],
+            "rows_out": [(merge, both, 2), (gather | is_[Operation.PROBE], beat, 0)],
+            "index_out": [(merge, index_both, key), (found & command.limits, b, 3)],
         }
 
         # What does not depend on addresses.
@@ -109,7 +116,7 @@ class CommandPlan(wiring.Component):
         with m.If(~Cat(is_.values()).any()):
             m.d.comb += shape_error.eq(ErrorCode.UNKNOWN_OPERATION)
         with m.Elif(
-            ((a == 0) & ~is_[Operation.NOP] & ~is_[Operation.DISCARD] & ~(probe & in_memory))
+            ((a == 0) & ~is_[Operation.NOP] & ~is_[Operation.DISCARD] & ~(probe & in_memory & ~pairs))
             | ((b == 0) & (merge | probe | ranges))
             | (probe & in_memory & (command.keys_a == 0))
         ):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from amaranth.hdl import Cat, Module, Mux, ResetInserter, Signal, Value
+from amaranth.hdl import C, Cat, Module, Mux, ResetInserter, Signal, Value
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out, PureInterface
 
@@ -89,7 +89,8 @@ class Engine(wiring.Component):
         command = Signal(CommandLayout())
         is_ = {operation: Signal(name=f"is_{operation.name.lower()}") for operation in BISORT.operations}
         m.d.comb += [signal.eq(command.operation == operation) for operation, signal in is_.items()]
-        ranges = is_[Operation.GATHER] | is_[Operation.COUNT]
+        found = (is_[Operation.GATHER] | is_[Operation.COUNT]) & command.probe  # ranges that are found on the way
+        ranges = (is_[Operation.GATHER] | is_[Operation.COUNT]) & ~command.probe
 
         m.submodules.plan = plan = CommandPlan(p)
         restart = Signal()  # of everything that moves data
@@ -147,10 +148,11 @@ class Engine(wiring.Component):
                     source.ready.eq(sink.ready),
                 ]
 
-        merging, probing, inserting = is_[Operation.MERGE], is_[Operation.PROBE], is_[Operation.INSERT]
+        merging, finding, inserting = is_[Operation.MERGE], is_[Operation.PROBE], is_[Operation.INSERT]
         gathering, counting, copying = is_[Operation.GATHER], is_[Operation.COUNT], is_[Operation.COPY]
         indexing = is_[Operation.INDEX]
-        numbered = gathering | probing  # they write as much as they find, and then how much
+        probing = finding | found
+        numbered = gathering | finding  # they write as much as they find, and then how much
         read(0, merging, merge.keys_a)
         read(1, merging, merge.rows_a)
         read(2, merging, merge.keys_b)
@@ -160,7 +162,7 @@ class Engine(wiring.Component):
         read(2, probing, probe.lower)
         read(3, probing, probe.upper)
         read(0, ranges, gather.limits)
-        read(1, ranges & ~command.buffer, gather.rows)
+        read(1, (ranges | found) & ~command.buffer, gather.rows)
         read(2, ranges, gather.starts)
         read(3, ranges, gather.stops)
         read(0, inserting, buffer.keys)
@@ -175,15 +177,16 @@ class Engine(wiring.Component):
                 writers[0].i.payload.eq(readers[0].o.p.data),
                 readers[0].o.ready.eq(writers[0].i.ready),
             ]
-        for when, found in ((gathering, gather.pairs), (probing, probe.ranges)):
+        for when, source in ((gathering, gather.pairs), (finding, probe.ranges)):
             with m.If(when):
                 m.d.comb += [
-                    pair_writer.i.valid.eq(found.valid),
-                    pair_writer.i.payload.eq(found.payload),
-                    found.ready.eq(pair_writer.i.ready),
+                    pair_writer.i.valid.eq(source.valid),
+                    pair_writer.i.payload.eq(source.payload),
+                    source.ready.eq(pair_writer.i.ready),
                 ]
         wiring.connect(m, buffer.sorted, merge.sorted)
         wiring.connect(m, probe.bound, buffer.bound)
+        wiring.connect(m, probe.found, gather.found)
         wiring.connect(m, buffer.position, probe.position)
         with m.If(command.buffer):
             m.d.comb += [
@@ -191,7 +194,7 @@ class Engine(wiring.Component):
                 gather.rows.payload.eq(buffer.read.payload),
                 buffer.read.ready.eq(gather.rows.ready),
             ]
-        m.d.comb += buffer.request.payload.eq(gather.request.payload)
+        m.d.comb += [buffer.request.p[name].eq(gather.request.p[name]) for name in ("beat", "count")]
 
         # What the command says to all of them.
         m.d.comb += [
@@ -199,6 +202,10 @@ class Engine(wiring.Component):
             merge.buffered.eq(command.buffer),
             probe.signed.eq(command.signed),
             probe.buffered.eq(command.buffer),
+            probe.gathered.eq(found),
+            probe.limited.eq(found & command.limits),
+            probe.lower_address.eq(command.keys_b),
+            probe.limit_address.eq(command.index_out),
             probe.place.eq(command.length_b),
             probe.address.eq(command.keys_a),
             probe.rows.eq(command.length_a),
@@ -209,6 +216,11 @@ class Engine(wiring.Component):
             probe.high_offset.eq(command.high_offset),
             gather.counting.eq(counting),
             gather.limited.eq(command.limits),
+            gather.probed.eq(found),
+            gather.address.eq(command.rows_a),
+            gather.loaded.eq(probe.loaded),
+            gather.place.eq(command.length_b),
+            gather.numbers.eq(command.keys_b),
             gather.ranges.eq(command.length_b),
             gather.run_rows.eq(command.length_a),
             buffer.signed.eq(command.signed),
@@ -230,8 +242,11 @@ class Engine(wiring.Component):
         by_stream = Signal(WRITERS)
         m.d.comb += [
             by_request[0].eq(probing | indexing),
-            by_request[1].eq(ranges),
+            by_request[1].eq(ranges | found),
+            by_request[2].eq(probe.limited | indexing),
             by_stream[0].eq(numbered),
+            by_stream[2].eq(found),
+            probe.asking.eq(running & probe.limited),
         ]
         reader_idle, writer_idle = Signal(READERS), Signal(WRITERS)
         failed, failed_code, failed_address = Signal(), Signal(ErrorCode), Signal(64)
@@ -286,24 +301,31 @@ class Engine(wiring.Component):
                 readers[0].transfer.p.length.eq(probe.request.p.length),
                 probe.request.ready.eq(readers[0].transfer.ready),
             ]
-        self._ask_for_rows(m, p, readers[1], gather, buffer, command, running & ranges)
+        with m.If(probe.asking):
+            m.d.comb += [
+                readers[2].transfer.valid.eq(probe.lower_request.valid),
+                readers[2].transfer.p.address.eq(probe.lower_request.p.address),
+                readers[2].transfer.p.length.eq(probe.lower_request.p.length),
+                probe.lower_request.ready.eq(readers[2].transfer.ready),
+            ]
+        self._ask_for_rows(m, p, readers[1], gather, buffer, command.buffer, running & (ranges | found))
 
         # The pairs or ranges, as many as there are, and then their number.
-        pairs_asked, pairs_done, number_sent = Signal(), Signal(), Signal()
+        pairs_asked, pairs_done, pairs_dropped, number_sent = Signal(), Signal(), Signal(), Signal()
         pair_bytes = Signal(36)
         room = (1 << shape.address_width) - command.keys_out[: shape.address_width]
         m.d.comb += [
             pair_writer.transfer.valid.eq(running & numbered & ~pairs_asked),
             pair_writer.transfer.p.address.eq(command.keys_out),
-            pair_writer.transfer.p.length.eq(room),
+            pair_writer.transfer.p.length.eq(Mux(found & ~command.buffer, command.length_a << 3, room)),
             pair_writer.written.ready.eq(1),
         ]
         pairs = Signal(33)
-        m.d.comb += pairs.eq(Mux(probing, pair_bytes >> 4, pair_bytes >> 3))
+        m.d.comb += pairs.eq(Mux(finding, pair_bytes >> 4, pair_bytes >> 3))
         with m.If(numbered):
             m.d.comb += [
                 writers[1].i.valid.eq(running & pairs_done & ~number_sent),
-                writers[1].i.payload.eq(pairs),
+                writers[1].i.payload.eq(Mux(pairs_dropped, C((1 << 64) - 1, 64), pairs)),
             ]
             with m.If(writers[1].i.valid & writers[1].i.ready):
                 m.d.sync += number_sent.eq(1)
@@ -311,7 +333,9 @@ class Engine(wiring.Component):
             m.d.sync += pairs_asked.eq(1)
         with m.If(pair_writer.written.valid):
             m.d.sync += [pairs_done.eq(1), pair_bytes.eq(pair_writer.written.p.length)]
-            with m.If(pair_writer.written.p.status != TransferStatus.OK):
+            with m.If(found & ~command.buffer & (pair_writer.written.p.status == TransferStatus.TOO_LONG)):
+                m.d.sync += pairs_dropped.eq(1)
+            with m.Elif(pair_writer.written.p.status != TransferStatus.OK):
                 m.d.comb += [
                     failed.eq(1),
                     failed_code.eq(pair_writer.written.p.status),
@@ -355,6 +379,7 @@ class Engine(wiring.Component):
                     asked.eq(0),
                     pairs_asked.eq(0),
                     pairs_done.eq(0),
+                    pairs_dropped.eq(0),
                     number_sent.eq(0),
                     indexed.eq(0),
                     flush.eq(0),
@@ -458,15 +483,13 @@ class Engine(wiring.Component):
             with m.If(merging):
                 m.d.comb += [self.event.rows_in.eq(both), self.event.rows_out.eq(both)]
             with m.If(probing):
-                m.d.comb += [
-                    self.event.rows_in.eq(command.length_b << 1),
-                    self.event.rows_out.eq(pairs),
-                ]
+                m.d.comb += self.event.rows_in.eq(command.length_b << 1)
+            with m.If(finding):
+                m.d.comb += self.event.rows_out.eq(pairs)
             with m.If(ranges):
-                m.d.comb += [
-                    self.event.rows_in.eq(command.length_b),
-                    self.event.rows_out.eq(Mux(counting, command.length_b, pairs)),
-                ]
+                m.d.comb += self.event.rows_in.eq(command.length_b)
+            with m.If(gathering | counting):
+                m.d.comb += self.event.rows_out.eq(Mux(counting, command.length_b, pairs))
             with m.If(inserting):
                 m.d.comb += self.event.rows_in.eq(command.length_a)
         return m
@@ -495,11 +518,11 @@ class Engine(wiring.Component):
         reader: BurstReader,
         gather: GatherPath,
         buffer: BufferPath,
-        command: Value,
+        buffered: Value,
         when: Value,
     ) -> None:
         """Sends the reader, or the buffer, after the beats of row numbers that are requested."""
-        with m.If(when & command.buffer):
+        with m.If(when & buffered):
             m.d.comb += [
                 buffer.request.valid.eq(gather.request.valid),
                 gather.request.ready.eq(buffer.request.ready),
@@ -507,7 +530,7 @@ class Engine(wiring.Component):
         with m.Elif(when):
             m.d.comb += [
                 reader.transfer.valid.eq(gather.request.valid),
-                reader.transfer.p.address.eq(command.rows_a + gather.request.p.beat * p.beat_bytes),
+                reader.transfer.p.address.eq(gather.request.p.address + gather.request.p.beat * p.beat_bytes),
                 reader.transfer.p.length.eq(gather.request.p.count * p.beat_bytes),
                 gather.request.ready.eq(reader.transfer.ready),
             ]

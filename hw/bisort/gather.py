@@ -6,7 +6,8 @@ from amaranth.lib.wiring import In, Out
 
 from muntin.contract import ParameterError
 from muntin.contract.designs.bisort import ROW_BITS
-from muntin.hw.bisort.layouts import pair_beat, range_layout
+from muntin.contract.registers import RUN_PLACES
+from muntin.hw.bisort.layouts import count_layout, pair_beat, range_layout
 
 
 class Gather(wiring.Component):
@@ -27,14 +28,14 @@ class Gather(wiring.Component):
         1 to check the window limits; stands still during a batch.
     i : In(stream of range_layout)
         A batch of ranges.
-    request : Out(stream of {beat, count})
-        Beats of row numbers to read: the number of the first one in the run, and how many, at least 1. Empty
-        ranges are not asked for, nor is any where counts need no limits.
+    request : Out(stream of {place, beat, count})
+        Beats of row numbers to read: the place of the run, the number of the first one in the run, and how many, at
+        least 1. Empty ranges are not asked for, nor is any where counts need no limits.
     rows : In(stream of an array of row numbers)
         These beats.
     o : Out(stream of pair_beat)
         The pairs of a batch, in the order of the ranges; nothing while counting.
-    counts : Out(stream of {probe, count, last})
+    counts : Out(stream of count_layout)
         One for each range, in order; nothing unless counting.
 
     Raises
@@ -57,8 +58,7 @@ class Gather(wiring.Component):
             raise ParameterError(f"width must be a power of two, not {width!r}")
         self._width = width
         self._range_rows = range_rows
-        request = data.StructLayout({"beat": ROW_BITS, "count": ROW_BITS})
-        counts = data.StructLayout({"probe": ROW_BITS, "count": ROW_BITS, "last": 1})
+        request = data.StructLayout({"place": range(RUN_PLACES), "beat": ROW_BITS, "count": ROW_BITS})
         super().__init__(
             {
                 "counting": In(1),
@@ -67,7 +67,7 @@ class Gather(wiring.Component):
                 "request": Out(stream.Signature(request)),
                 "rows": In(stream.Signature(data.ArrayLayout(ROW_BITS, width))),
                 "o": Out(stream.Signature(pair_beat(width))),
-                "counts": Out(stream.Signature(counts)),
+                "counts": Out(stream.Signature(count_layout())),
             }
         )
 
@@ -97,6 +97,7 @@ class Gather(wiring.Component):
         with m.If(take & reads):
             m.d.sync += [
                 self.request.valid.eq(1),
+                self.request.p.place.eq(self.i.p.place),
                 self.request.p.beat.eq(first_beat),
                 self.request.p.count.eq(beats),
             ]

@@ -132,8 +132,14 @@ def range_layout() -> data.StructLayout:
     -------
     StructLayout
         ``probe``, its number in the batch; ``start`` and ``stop``, positions in the run, ``start <= stop``;
-        ``first`` and ``span``, the window limits ``first <= row < first + span`` modulo 2**32; ``last``, set
-        in the last range of a batch. All but `last` have 32 bits.
+        ``first`` and ``span``, the window limits ``first <= row < first + span`` modulo 2**32; ``place``, the run's;
+        ``last``, set in the last range of a batch. All but `place` and `last` have 32 bits.
     """
     names = ("probe", "start", "stop", "first", "span")
-    return data.StructLayout(dict.fromkeys(names, ROW_BITS) | {"last": 1})
+    return data.StructLayout(dict.fromkeys(names, ROW_BITS) | {"place": range(RUN_PLACES), "last": 1})
+
+
+def count_layout() -> data.StructLayout:
+    """The layout of a count: ``probe``, the number of the probe or range, ``count``, and ``last``, set in the last one
+    of a batch."""
+    return data.StructLayout({"probe": ROW_BITS, "count": ROW_BITS, "last": 1})

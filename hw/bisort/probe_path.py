@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from amaranth.hdl import Module, Mux, Signal, signed
 from amaranth.lib import data, memory, stream, wiring
-from amaranth.lib.wiring import In, Out
+from amaranth.lib.wiring import In, Out, PureInterface
 
 from muntin.contract.designs.bisort import ROW_BITS, Parameters
 from muntin.contract.registers import RUN_PLACES
 from muntin.hw.bisort.bound_merger import BoundMerger
 from muntin.hw.bisort.bound_repeater import BoundRepeater
 from muntin.hw.bisort.boundary_generator import BoundaryGenerator
-from muntin.hw.bisort.layouts import bound_layout, position_layout
+from muntin.hw.bisort.layouts import bound_layout, position_layout, range_layout
+from muntin.hw.bisort.limit_table import LimitTable
 from muntin.hw.bisort.partitioner import Partitioner
 from muntin.hw.bisort.prober import Prober
 from muntin.hw.bisort.range_finder import RangeFinder
@@ -31,7 +32,8 @@ class ProbePath(wiring.Component):
 
     Attributes
     ----------
-    signed, buffered : In(1)
+    signed, buffered, limited, gathered : In(1)
+        `gathered`: ranges go on to the gather; `limited`: with window limits.
     place : In(range(64))
     address : In(64)
     rows : In(32)
@@ -46,7 +48,14 @@ class ProbePath(wiring.Component):
     loaded : Out(1)
         An index, and that it is on chip now.
     lower, upper : In(stream of BeatLayout)
-        The keys that make the lower and the upper bounds.
+        The keys that make the lower and the upper bounds. Where there are limits, those of a few probes come before
+        each few keys of the lower bounds, as they were asked for.
+    lower_address, limit_address : In(64)
+        Of these arrays.
+    asking : In(1)
+        High as long as the command runs, if there are limits.
+    lower_request : Out(stream of {address, length})
+        What is read by `lower` then.
     request : Out(stream of {address, length})
         Partitions to read, in bytes.
     keys : In(stream of BeatLayout)
@@ -55,7 +64,9 @@ class ProbePath(wiring.Component):
     position : In(stream of position_layout)
         Where `buffered` is set, to and from the insertion buffer.
     ranges : Out(stream of BeatLayout)
-        Those that are not empty, four words each; `last` with the last one, or without any.
+        Those that are not empty, four words each; `last` with the last one, or without any; unless `gathered`.
+    found : Out(stream of range_layout)
+        The same, if `gathered`.
 
     Timing
     ------
@@ -70,6 +81,8 @@ class ProbePath(wiring.Component):
             {
                 "signed": In(1),
                 "buffered": In(1),
+                "limited": In(1),
+                "gathered": In(1),
                 "place": In(range(RUN_PLACES)),
                 "address": In(64),
                 "rows": In(ROW_BITS),
@@ -82,11 +95,16 @@ class ProbePath(wiring.Component):
                 "loaded": Out(1),
                 "lower": In(beat),
                 "upper": In(beat),
+                "lower_address": In(64),
+                "limit_address": In(64),
+                "asking": In(1),
+                "lower_request": Out(stream.Signature(request)),
                 "request": Out(stream.Signature(request)),
                 "keys": In(beat),
                 "bound": Out(stream.Signature(bound_layout(p.key_bits))),
                 "position": In(stream.Signature(position_layout(ROW_BITS))),
                 "ranges": Out(beat),
+                "found": Out(stream.Signature(range_layout())),
             }
         )
 
@@ -105,8 +123,9 @@ class ProbePath(wiring.Component):
             index_rows=p.index_rows,
             bound_rows=p.bound_rows,
         )
+        lower, limits = self._lower_and_limits(m)
         for source, offset, upper, sink in (
-            (self.lower, self.low_offset, 0, bounds.lower),
+            (lower, self.low_offset, 0, bounds.lower),
             (self.upper, self.high_offset, 1, bounds.upper),
         ):
             name = "upper" if upper else "lower"
@@ -207,5 +226,57 @@ class ProbePath(wiring.Component):
             ]
         with m.Else():
             m.d.comb += [ranges.i.valid.eq(prober.o.valid), prober.o.ready.eq(ranges.i.ready)]
-        written(m, resized(m, ranges.o, p.rows_per_beat), self.ranges)
+        m.submodules.limits = table = LimitTable(probe_rows=p.probe_rows)
+        plain = stream.Signature(ranges.o.p.shape()).create(path=("range_items",))
+        m.d.comb += [
+            table.limited.eq(self.limited),
+            table.first.eq(Mux(self.gathered, ranges.first, 0)),
+            table.i.payload.eq(ranges.o.payload),
+            plain.payload.eq(ranges.o.payload),
+        ]
+        with m.If(self.gathered):
+            m.d.comb += [table.i.valid.eq(ranges.o.valid), ranges.o.ready.eq(table.i.ready)]
+        with m.Else():
+            m.d.comb += [plain.valid.eq(ranges.o.valid), ranges.o.ready.eq(plain.ready)]
+        wiring.connect(m, resized(m, items_of(m, "limit_items", limits, ROW_BITS), 2), table.limits)
+        wiring.connect(m, table.o, wiring.flipped(self.found))
+        written(m, resized(m, plain, p.rows_per_beat), self.ranges)
         return m
+
+    def _lower_and_limits(self, m: Module) -> tuple[PureInterface, PureInterface]:
+        """The beats of the lower bounds' keys, and those of limits.
+
+        Both come from one reader, in turns: the limits of the probes that go through the runs together, then their
+        keys. So limits need no reader of their own, and whatever is in front is waited for by nothing before it.
+        """
+        p = self._parameters
+        lower, limits = (stream.Signature(BeatLayout(p.data_bits)).create(path=(name,)) for name in ("keys", "limits"))
+        key_log2 = (p.key_bits // 8).bit_length() - 1
+        at, count, turn = Signal(ROW_BITS + 1), Signal(ROW_BITS), Signal()
+        m.d.comb += [
+            count.eq(Mux(self.probes - at < p.probe_rows, self.probes - at, p.probe_rows)),
+            self.lower_request.valid.eq(self.asking & (at < self.probes)),
+            self.lower_request.p.address.eq(
+                Mux(turn, self.lower_address + (at << key_log2), self.limit_address + (at << 3))
+            ),
+            self.lower_request.p.length.eq(Mux(turn, count << key_log2, count << 3)),
+        ]
+        with m.If(~self.asking):
+            m.d.sync += [at.eq(0), turn.eq(0)]
+        with m.Elif(self.lower_request.valid & self.lower_request.ready):
+            m.d.sync += turn.eq(~turn)
+            with m.If(turn):
+                m.d.sync += at.eq(at + p.probe_rows)
+
+        after, limit = Signal(), Signal()  # what comes is keys after their limits, or is limits
+        with m.If(self.limited & self.lower.valid & self.lower.ready & self.lower.p.last):
+            m.d.sync += after.eq(~after)
+        m.d.comb += [
+            limit.eq(self.limited & ~after),
+            lower.payload.eq(self.lower.payload),
+            limits.payload.eq(self.lower.payload),
+            lower.valid.eq(self.lower.valid & ~limit),
+            limits.valid.eq(self.lower.valid & limit),
+            self.lower.ready.eq(Mux(limit, limits.ready, lower.ready)),
+        ]
+        return lower, limits

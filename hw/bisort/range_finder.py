@@ -24,9 +24,11 @@ class RangeFinder(wiring.Component):
         Of the bounds of some probes in one run, as many lower as upper ones, each kind in the order of the probes; a
         lower bound that comes after the upper one of its probe makes no range. Then of the same probes in the next
         run; after the last run of the next probes.
+    first : Out(32)
+        The first of the probes whose positions come; 0 after the last one of a batch.
     o : Out(stream of item_beat of four words)
         A range: the number of the probe, the place of the run, start and stop. `last` is set once, after the last
-        probe has been looked for in the last run, and that one keeps nothing where its range is empty.
+        probe has been looked for in the last run, and that one, of this probe, keeps nothing where its range is empty.
 
     Timing
     ------
@@ -43,6 +45,7 @@ class RangeFinder(wiring.Component):
             {
                 "probes": In(ROW_BITS),
                 "i": In(stream.Signature(position_layout(ROW_BITS))),
+                "first": Out(ROW_BITS),
                 "o": Out(stream.Signature(item_beat(ROW_BITS, 4))),
             }
         )
@@ -54,7 +57,7 @@ class RangeFinder(wiring.Component):
         m.submodules.starts = starts
         writer, reader = starts.write_port(), starts.read_port()
 
-        first = Signal(ROW_BITS)  # the first probe of the batch
+        first = self.first
         lower, upper = Signal(range(rows + 1)), Signal(range(rows + 1))  # bounds of each kind that have come
         probe, last, open_ = Signal(ROW_BITS), Signal(), Signal()
         valid = Signal()
@@ -82,7 +85,7 @@ class RangeFinder(wiring.Component):
         with m.If(enable):
             m.d.sync += [
                 valid.eq(self.i.valid),
-                probe.eq(first + upper),
+                probe.eq((first + upper) - ~self.i.p.upper),
                 place.eq(self.i.p.run.place),
                 stop.eq(self.i.p.position),
                 open_.eq(self.i.p.upper & (upper < lower)),

@@ -166,6 +166,37 @@ def ranges(starts: np.ndarray, stops: np.ndarray) -> list[tuple[int, int, int]]:
     return [(number, int(a), int(b)) for number, (a, b) in enumerate(zip(starts, stops, strict=True)) if a < b]
 
 
+def limited_ranges(
+    ranges: list[tuple[int, int, int, int]], limits: np.ndarray | None
+) -> list[tuple[int, int, int, int, int, int]]:
+    """Ranges with the limits of their probes.
+
+    Parameters
+    ----------
+    ranges : list of (probe, place, start, stop)
+    limits : ndarray of uint32, shape (m, 2), or None
+        First row and span for each probe.
+
+    Returns
+    -------
+    list of (probe, place, start, stop, first, span)
+        The last two are 0 where there are no limits.
+    """
+    return [(*found, *((0, 0) if limits is None else limits[found[0]].tolist())) for found in ranges]
+
+
+def added_counts(probes: np.ndarray, counts: np.ndarray, count: int) -> np.ndarray:
+    """One count for each of so many probes, modulo 2**32, uint32, shape (count,).
+
+    Parameters
+    ----------
+    probes, counts : ndarray of integers, shape (m,)
+        The probe and the count of each range.
+    count : int
+    """
+    return np.bincount(probes, counts, count).astype(np.int64).astype(np.uint32)
+
+
 def gather(
     rows: np.ndarray,
     start: np.ndarray,

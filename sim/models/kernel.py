@@ -61,7 +61,8 @@ class KernelModel(KernelShell):
 
     1. UNKNOWN_OPERATION. NOP is known, and completes.
     2. ZERO_LENGTH: a length that the operation uses is 0: length_a, and for MERGE, PROBE, GATHER and COUNT length_b; or
-       a PROBE without `buffer` names no run.
+       a PROBE without `buffer` names no run. Here and below, a GATHER or COUNT with the flag `probe` is checked as a
+       PROBE, but for its output.
     3. RUN_TOO_LONG: more than ``index_rows << k`` rows in length_a (INDEX, GATHER, COUNT) or length_a + length_b
        (MERGE).
     4. BUFFER_ROWS: INSERT of more rows than there is room for; with the flag `buffer`, length_b (MERGE) or length_a
@@ -70,14 +71,15 @@ class KernelModel(KernelShell):
        `buffer`, and at one of the places no index was loaded.
     6. For each array in the order of the fields: MISALIGNED_ADDRESS, then ADDRESS_RANGE where it would end beyond its
        channel's addresses. Only arrays that the command has are looked at: those that the flag `buffer` replaces, and
-       limits without the flag `limits`, are not. INDEX has the keys of its run. GATHER's pairs and PROBE's ranges
-       count as one beat here.
+       limits without the flag `limits`, are not. INDEX has the keys and the row numbers of its run. GATHER's pairs and
+       PROBE's ranges count as one beat here, where the command does not say how many there is room for.
     7. DECODE_ERROR: an array, in the same order, ends where there is no memory.
 
     Then, on the way:
 
     - BAD_RANGE (GATHER, COUNT): ``start > stop`` or ``stop > length_a``.
     - ADDRESS_RANGE, DECODE_ERROR: so many pairs or ranges that they pass the end; the address is that of their array.
+    - What the memory answers to limits of a GATHER or COUNT with `probe` has the address of `keys_b`.
     - STUCK: runs of a MERGE, or lower or upper keys of a PROBE, that do not ascend. Here always; the hardware may also
       give wrong results. Runs and indexes that are probed are not looked at.
 
@@ -87,8 +89,9 @@ class KernelModel(KernelShell):
     - MERGE writes the ascending run of both and, as its index, the key of every 2**k-th row. The order of equal keys
       is not specified; here older rows come first. With `buffer` the newer run is the insertion buffer, which is then
       empty.
-    - INDEX loads the index of a run to entry `index_out` on chip, and notes at place `length_b` where its keys are.
-      Both stay there, through commands of any kind, until another index is loaded over it or to that place.
+    - INDEX loads the index of a run to entry `index_out` on chip, and notes at place `length_b` where its keys and its
+      row numbers are. All stay there, through commands of any kind, until another index is loaded over it or to that
+      place.
     - PROBE: start = keys below ``sat(lower + low_offset)``, stop = keys below ``sat(upper + high_offset)``, where the
       key has its top bit inverted if `signed`, and sat goes to 0..2**key_bits. Only the low ``key_bits + 2`` bits of
       an offset count. The ranges with start < stop are written: number of the probe, place of the run, start and stop;
@@ -100,14 +103,20 @@ class KernelModel(KernelShell):
       of the ranges, positions ascending; with `limits` only where ``(row - first) mod 2**32 < span``. Then it writes
       one beat to rows_out: the number of pairs in its low 64 bits (all bits, where a beat has but 32), else zeros.
     - COUNT writes the number of such pairs of each range, uint32.
+    - With the flag `probe`, both take the ranges that a PROBE of the same fields finds, from one block to the other on
+      chip, and the limits of a probe for its ranges in all runs. GATHER numbers pairs by the probe. Without `buffer` it
+      has room for `length_a` pairs, of which whole beats are used: what has no room is dropped, and then all bits of
+      the number are set. COUNT writes one number for each probe, of all runs. Row numbers lie in the channel of the
+      keys.
     - INSERT takes rows, in any order, into the insertion buffer, which stays in order of the keys, of equal ones the
       older first. Its keys are kept with the top bit inverted if `signed`; who reads them must use the same flag.
     - COPY copies bytes.
     - DISCARD empties the insertion buffer. It has no arrays, and lengths and flags do not matter.
 
     *Counters.* rows_in and rows_out of a MERGE: all rows; of a PROBE: 2 * length_b bounds and its ranges; of a
-    GATHER: ranges and pairs; of a COUNT: ranges and counts; of an INSERT: rows and none; of the others: none.
-    partitions: those that a PROBE reads. A GATHER, and a COUNT with `limits`, reads all beats of row numbers that a
+    GATHER: ranges and pairs; of a COUNT: ranges and counts; of both with `probe` bounds in place of ranges; of an
+    INSERT: rows and none; of the others: none.
+    partitions: those that are probed. A GATHER, and a COUNT with `limits`, reads all beats of row numbers that a
     range touches, again for each range. Every word HIGH is that of the counter whose word LOW was read last, at that
     moment.
 
@@ -124,7 +133,8 @@ class KernelModel(KernelShell):
         super().__init__(parameters, memory_bytes)
 
     def _clear(self) -> None:
-        self._indexed: dict[int, tuple[int, int, int]] = {}  # of each run: address, rows, first entry of its index
+        # Of each run: address of keys, rows, first entry of its index, address of row numbers.
+        self._indexed: dict[int, tuple[int, int, int, int]] = {}
         self._index = np.zeros(self.parameters.index_rows, self._key_type)  # with the top bit inverted if signed
         self._buffer_keys = np.zeros(0, self._key_type)  # the same
         self._buffer_rows = np.zeros(0, np.uint32)
@@ -144,11 +154,12 @@ class KernelModel(KernelShell):
         if c.operation not in self._OPERATIONS:
             raise CommandFaultError(ErrorCode.UNKNOWN_OPERATION)
         operation = Operation(c.operation)
-        merge, probe = operation is Operation.MERGE, operation is Operation.PROBE
-        ranges = operation in (Operation.GATHER, Operation.COUNT)
+        merge, probe = operation is Operation.MERGE, _probes(c)
+        ranges = operation in (Operation.GATHER, Operation.COUNT) and not probe
         index = operation is Operation.INDEX
         runs = probe and not c.buffer
-        if operation not in (Operation.NOP, Operation.DISCARD) and not runs and not c.length_a:
+        unused = operation in (Operation.NOP, Operation.DISCARD) or (runs and operation is not Operation.GATHER)
+        if not unused and not c.length_a:
             raise CommandFaultError(ErrorCode.ZERO_LENGTH)
         if ((merge or probe or ranges) and not c.length_b) or (runs and not c.keys_a):
             raise CommandFaultError(ErrorCode.ZERO_LENGTH)
@@ -182,7 +193,16 @@ class KernelModel(KernelShell):
                 yield from ((c.keys_out, both * key), (c.rows_out, both * row))
                 yield c.index_out, self._entries(both) * key
             case Operation.INDEX:
-                yield from ((c.keys_a, a * key), (c.rows_a, self._entries(a) * key))
+                yield from ((c.keys_a, a * key), (c.rows_a, self._entries(a) * key), (c.keys_b, a * row))
+            case Operation.GATHER | Operation.COUNT if c.probe:
+                yield from ((c.keys_b, b * key), (c.rows_b, b * key))
+                if c.operation == Operation.COUNT:
+                    yield c.keys_out, b * 4
+                else:
+                    yield c.keys_out, self.parameters.beat_bytes if c.buffer else a * 8
+                    yield c.rows_out, self.parameters.beat_bytes
+                if c.limits:
+                    yield c.index_out, b * 8
             case Operation.PROBE:
                 beat = self.parameters.beat_bytes
                 yield from ((c.keys_b, b * key), (c.rows_b, b * key), (c.keys_out, beat), (c.rows_out, beat))
@@ -256,9 +276,13 @@ class KernelModel(KernelShell):
     def _load_index(self, c: Command) -> None:
         keys = self._as_kind(self._view(c.rows_a, self._entries(c.length_a), self._kind(c)), c)
         self._index[c.index_out : c.index_out + len(keys)] = keys.view(self._key_type)
-        self._indexed[c.length_b] = c.keys_a, c.length_a, c.index_out
+        self._indexed[c.length_b] = c.keys_a, c.length_a, c.index_out, c.keys_b
 
     def _probe(self, c: Command) -> None:
+        self._write_counted(c, self._found(c))
+
+    def _found(self, c: Command) -> np.ndarray:
+        """The ranges of a PROBE that are not empty, uint32, shape (n, 4): probe, place, start and stop."""
         kind = self._kind(c)
         lower = self._bounds(self._view(c.keys_b, c.length_b, kind), c.low_offset, c)
         upper = self._bounds(self._view(c.rows_b, c.length_b, kind), c.high_offset, c)
@@ -276,7 +300,7 @@ class KernelModel(KernelShell):
                 found = np.full((len(some), 4), place, np.uint32)
                 found[:, 0], found[:, 2], found[:, 3] = first + some, starts[some], stops[some]
                 parts.append(found)
-        self._write_counted(c, np.concatenate(parts))
+        return np.concatenate(parts)
 
     def _positions(
         self, c: Command, place: int, ends: list[tuple[np.ndarray, np.ndarray]]
@@ -284,12 +308,8 @@ class KernelModel(KernelShell):
         """Where some probes start and stop in the run at a place, whose partitions are read for them."""
         p = self.parameters
         kind = self._kind(c)
-        address, rows, entry = self._indexed[place]
-        address = address % self._channel_space + c.rows_a % (1 << p.address_bits) // self._channel_space * (
-            self._channel_space
-        )
-        at = self._place(address, rows * kind.itemsize)
-        assert at is not None
+        address, rows, entry, _ = self._indexed[place]
+        at = self._place_in_channel(c, address, rows * kind.itemsize)
         keys = self.memory[at : at + rows * kind.itemsize].view(kind)
         index = self._as_kind(self._index[entry : entry + self._entries(rows)], c)
         found, touched = [], []
@@ -305,8 +325,19 @@ class KernelModel(KernelShell):
         self.counters["read_beats"] += int((-(-lengths // p.beat_bytes)).sum())
         return found[0], found[1]
 
+    def _place_in_channel(self, c: Command, address: int, length: int) -> int:
+        """Where an array of a run lies in `memory`: in the channel that the command says."""
+        channel = c.rows_a % (1 << self.parameters.address_bits) // self._channel_space
+        at = self._place(address % self._channel_space + channel * self._channel_space, length)
+        assert at is not None
+        return at
+
     def _write_counted(self, c: Command, found: np.ndarray) -> None:
-        """Writes pairs or ranges, and then their number."""
+        """Writes pairs or ranges, and then their number; with `probe`, as many pairs as there is room for."""
+        dropped = False
+        if _probes(c) and c.operation == Operation.GATHER and not c.buffer:
+            room = c.length_a * 8 // self.parameters.beat_bytes * self.parameters.beat_bytes // 8
+            found, dropped = found[:room], len(found) > room
         if len(found):
             if not self._in_space(c.keys_out, found.nbytes):
                 raise CommandFaultError(ErrorCode.ADDRESS_RANGE, c.keys_out)
@@ -314,9 +345,9 @@ class KernelModel(KernelShell):
                 raise CommandFaultError(ErrorCode.DECODE_ERROR, c.keys_out)
             self._write(c.keys_out, found)
         beat = self.parameters.beat_bytes
-        number = len(found).to_bytes(max(beat, 8), "little")[:beat]
+        number = ((1 << 64) - 1 if dropped else len(found)).to_bytes(max(beat, 8), "little")[:beat]
         self._write(c.rows_out, np.frombuffer(number, np.uint8))
-        self._count(2 * c.length_b if c.operation == Operation.PROBE else c.length_b, len(found))
+        self._count(2 * c.length_b if _probes(c) else c.length_b, len(found))
 
     def _bounds(self, keys: np.ndarray, offset: int, c: Command) -> tuple[np.ndarray, np.ndarray]:
         """``sat(key + offset)`` as keys lie in memory, and where it is 2**key_bits, above every key."""
@@ -339,31 +370,50 @@ class KernelModel(KernelShell):
                 plain = np.zeros_like(plain)
         return self._as_kind(plain, c), above
 
-    def _ranges(self, c: Command) -> tuple[np.ndarray, np.ndarray]:
-        """Starts and lengths, int64."""
+    def _ranges(self, c: Command) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray | None]:
+        """Of each range number, start and length, int64, and limits, if there are any; and what the starts are in: row
+        numbers, uint32."""
+        if _probes(c):
+            found = self._found(c)
+            probes, places, starts, stops = found.astype(np.int64).T
+            limits = self._view(c.index_out, 2 * c.length_b, _ROW).reshape(-1, 2)[probes] if c.limits else None
+            if c.buffer:
+                return probes, starts, stops - starts, self._buffer_rows, limits
+            bases = np.zeros(RUN_PLACES, np.int64)
+            for at in _places_of(c.keys_a):
+                _, length, _, address = self._indexed[at]
+                bases[at] = self._place_in_channel(c, address, length * 4) // 4
+            numbers = self.memory[: self.memory_bytes // 4 * 4].view(_ROW)
+            return probes, bases[places] + starts, stops - starts, numbers, limits
         starts = self._view(c.keys_b, c.length_b, _ROW).astype(np.int64)
         stops = self._view(c.rows_b, c.length_b, _ROW).astype(np.int64)
         if ((starts > stops) | (stops > c.length_a)).any():
             raise CommandFaultError(ErrorCode.BAD_RANGE)
-        return starts, stops - starts
-
-    def _candidates(
-        self, c: Command, starts: np.ndarray, lengths: np.ndarray
-    ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Number of the range and row number of what lies in the ranges and within the limits, in blocks."""
-        if c.buffer:
-            rows = self._buffer_rows
-        else:
+        limits = self._view(c.keys_a, 2 * c.length_b, _ROW).reshape(-1, 2) if c.limits else None
+        rows = self._buffer_rows
+        if not c.buffer:
             place = self._place(c.rows_a, c.length_a * 4)
             assert place is not None
-            rows = self.memory[place : place + c.length_a * 4].view(np.uint32)
+            rows = self.memory[place : place + c.length_a * 4].view(_ROW)
+        return np.arange(c.length_b), starts, stops - starts, rows, limits
+
+    def _candidates(
+        self,
+        c: Command,
+        numbers: np.ndarray,
+        starts: np.ndarray,
+        lengths: np.ndarray,
+        rows: np.ndarray,
+        limits: np.ndarray | None,
+    ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Number and row number of what lies in the `_ranges` and within the limits, in blocks."""
+        if not c.buffer:
             width = self.parameters.rows_per_beat
             beats = -(-(starts + lengths) // width) - starts // width
             self.counters["read_beats"] += int(beats[lengths > 0].sum())
-        limits = self._view(c.keys_a, 2 * c.length_b, _ROW).reshape(-1, 2) if c.limits else None
         ends = np.cumsum(lengths)
         first = 0
-        while first < c.length_b:
+        while first < len(lengths):
             done = int(ends[first - 1]) if first else 0
             last = max(int(np.searchsorted(ends, done + _BLOCK_CANDIDATES, "right")), first + 1)
             part = lengths[first:last]
@@ -373,11 +423,11 @@ class KernelModel(KernelShell):
             if limits is not None:
                 inside = found - limits[which, 0] < limits[which, 1]
                 which, found = which[inside], found[inside]
-            yield which, found
+            yield numbers[which], found
             first = last
 
     def _gather(self, c: Command) -> None:
-        parts = []
+        parts = [np.zeros((0, 2), np.uint32)]
         for which, rows in self._candidates(c, *self._ranges(c)):
             pairs = np.empty((len(which), 2), np.uint32)
             pairs[:, 0], pairs[:, 1] = which, rows
@@ -385,14 +435,15 @@ class KernelModel(KernelShell):
         self._write_counted(c, np.concatenate(parts))
 
     def _count_pairs(self, c: Command) -> None:
-        starts, lengths = self._ranges(c)
-        counts = lengths
-        if c.limits:
-            counts = np.zeros(c.length_b, np.int64)
-            for which, _ in self._candidates(c, starts, lengths):
+        numbers, starts, lengths, rows, limits = self._ranges(c)
+        counts = np.zeros(c.length_b, np.int64)
+        if limits is None:  # at most 2**40 rows of all runs: exact in float64
+            counts += np.bincount(numbers, lengths, c.length_b).astype(np.int64)
+        else:
+            for which, _ in self._candidates(c, numbers, starts, lengths, rows, limits):
                 counts += np.bincount(which, minlength=c.length_b)
         self._write(c.keys_out, counts.astype(np.uint32))
-        self._count(c.length_b, c.length_b)
+        self._count(2 * c.length_b if _probes(c) else c.length_b, c.length_b)
 
     _OPERATIONS: ClassVar = {
         Operation.NOP: _nop,
@@ -405,6 +456,11 @@ class KernelModel(KernelShell):
         Operation.DISCARD: _discard,
         Operation.INDEX: _load_index,
     }
+
+
+def _probes(c: Command) -> bool:
+    """Whether a command looks for probes in runs."""
+    return c.operation == Operation.PROBE or (c.operation in (Operation.GATHER, Operation.COUNT) and c.probe)
 
 
 def _places_of(runs: int) -> list[int]:

@@ -1,6 +1,7 @@
 """Every device against plain NumPy, command by command."""
 
 from contextlib import closing
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -47,16 +48,19 @@ class Shadow:
     def check(self, lower, upper, limits=None):
         lower, upper = lower.astype(self.store.key_dtype), upper.astype(self.store.key_dtype)
         probe = self.store.probe([run for run, _, _ in self.runs], lower, upper)
-        expected = []
+        expected, everywhere = [], []  # and with limits on all runs
         for at, (run, keys, rows) in enumerate(self.runs):
             assert run.length == len(keys)
             which, place = np.nonzero((lower[:, None] <= keys) & (keys <= upper[:, None]))
             found = rows[place]
-            if limits is not None and limits.runs[at]:
+            inside = np.ones(len(found), bool)
+            if limits is not None:
                 inside = (found - limits.first[which]) < limits.span[which]
-                which, found = which[inside], found[inside]
             found = self.first_row + (found - np.uint32(self.first_row & 0xFFFFFFFF)).astype(np.int64)
-            expected += zip((which + BEYOND).tolist(), found.tolist(), strict=True)
+            pairs = list(zip((which + BEYOND).tolist(), found.tolist(), strict=True))
+            kept = [pair for pair, good in zip(pairs, inside.tolist(), strict=True) if good]
+            expected += kept if limits is not None and limits.runs[at] else pairs
+            everywhere += kept
         numbers = np.arange(BEYOND, BEYOND + len(lower))
         got = [
             pair
@@ -68,6 +72,15 @@ class Shadow:
             np.bincount([p - BEYOND for p, _ in expected], minlength=len(lower)) if expected else np.zeros(len(lower))
         )
         assert self.store.count(probe, limits).tolist() == counts.tolist()
+        runs = [run for run, _, _ in self.runs]
+        held = None if limits is None else replace(limits, runs=np.ones_like(limits.runs))
+        got = [
+            pair
+            for probing, stored in self.store.probe_pairs(runs, lower, upper, numbers, self.first_row, held)
+            for pair in zip(probing.tolist(), stored.tolist(), strict=True)
+        ]
+        assert sorted(got) == sorted(everywhere)
+        assert self.store.probe_counts(runs, lower, upper, limits).tolist() == counts.tolist()
         if limits is None:
             assert probe.candidates == len(expected)
 

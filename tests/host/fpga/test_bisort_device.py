@@ -103,7 +103,7 @@ class Pair:
         for store, run in zip(self.stores, self.runs.pop(at), strict=True):
             store.drop(run)
 
-    def check(self, rng, probes=20, limited=None, wide=3, spread=60):
+    def check(self, rng, probes=20, limited=None, wide=3, spread=60, direct=False):
         """Both answer alike: candidates, pairs, counts."""
         if not self.runs:
             return
@@ -120,6 +120,17 @@ class Pair:
             pairs = np.concatenate(pairs) if pairs else np.zeros((0, 2), np.int64)
             pairs = pairs[np.lexsort((pairs[:, 1], pairs[:, 0]))]
             answers.append((probe.candidates, pairs.tolist(), store.count(probe, limits).tolist()))
+            if not direct:
+                continue
+            # Without ranges in between; limits hold in all runs there.
+            runs = [pair[at] for pair in self.runs]
+            held = limits and Limits(limits.first, limits.span, np.ones_like(limits.runs))
+            blocks = store.probe_pairs(runs, lower, upper, np.arange(probes), 0, held)
+            pairs = np.concatenate([np.zeros((0, 2), np.int64), *(np.stack(block, axis=1) for block in blocks)])
+            pairs = pairs[np.lexsort((pairs[:, 1], pairs[:, 0]))]
+            counts = store.probe_counts(runs, lower, upper, limits).tolist()
+            assert counts == answers[-1][2]
+            answers[-1] += (pairs.tolist(), counts)
         assert answers[0] == answers[1]
 
     def close(self):
@@ -156,7 +167,7 @@ def test_as_the_plain_device(key_bits, channels, lanes, seed, steps):
             pair.drop(at % len(pair.runs))
         elif step == "check":
             limited = [None, [False], [True], [True, False], [False, True], [True]][at]
-            pair.check(rng, count, limited)
+            pair.check(rng, count, limited, direct=True)
     for pair in pairs:
         pair.check(rng)
         pair.close()
@@ -180,6 +191,7 @@ def test_batches_larger_than_the_scratch_memory(channels, seed):
     assert probes >= 500 // 62
     assert gathers > 100
     assert max(c.length_b for c in board.commands if c.operation == Operation.COUNT) < 500
+    pair.check(rng, 500, [True, False], wide=2, spread=5, direct=True)
     pair.close()
 
 
@@ -190,6 +202,9 @@ def test_a_range_longer_than_the_scratch_memory():
     probe = store.probe([run], np.zeros(2, np.int32), np.zeros(2, np.int32))
     blocks = list(store.gather(probe, np.array([10, 20]), 0))
     assert max(len(stored) for _, stored in blocks) <= SCRATCH // 8
+    for number in (10, 20):
+        assert np.concatenate([stored[probing == number] for probing, stored in blocks]).tolist() == list(range(1000))
+    blocks = list(store.probe_pairs([run], np.zeros(2, np.int32), np.zeros(2, np.int32), np.array([10, 20]), 0))
     for number in (10, 20):
         assert np.concatenate([stored[probing == number] for probing, stored in blocks]).tolist() == list(range(1000))
     store.close()

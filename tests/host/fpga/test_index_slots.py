@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from muntin.contract.registers import RUN_PLACES
-from muntin.host.fpga.bisort_lane import IndexSlots
+from muntin.host.fpga.lane_runs import IndexSlots
 
 
 def test_an_index_stays_until_its_room_is_needed():

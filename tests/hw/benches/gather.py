@@ -6,7 +6,7 @@ import cocotb
 import numpy as np
 from amaranth.lib import data
 
-from muntin.hw.bisort.layouts import pair_beat, range_layout
+from muntin.hw.bisort.layouts import count_layout, pair_beat, range_layout
 from muntin.sim.models.bisort import gather
 from muntin.sim.stream_bench import STALLS, StreamBench, settings
 
@@ -22,9 +22,9 @@ async def gather_batches(dut, stalls, limited, counting):
         dut,
         {"gather__i": range_layout(), "gather__rows": data.ArrayLayout(32, WIDTH)},
         {
-            "gather__request": data.StructLayout({"beat": 32, "count": 32}),
+            "gather__request": data.StructLayout({"place": 6, "beat": 32, "count": 32}),
             "gather__o": pair_beat(WIDTH),
-            "gather__counts": data.StructLayout({"probe": 32, "count": 32, "last": 1}),
+            "gather__counts": count_layout(),
         },
         stalls=stalls,
         seed=SETTINGS["seed"],
@@ -64,6 +64,7 @@ async def gather_batches(dut, stalls, limited, counting):
                 "stop": int(stop[number]),
                 "first": int(first[number]),
                 "span": int(span[number]),
+                "place": number % 7,
                 "last": int(number == count - 1),
             }
             for number in range(count)
@@ -91,3 +92,4 @@ async def gather_batches(dut, stalls, limited, counting):
             assert got == list(zip(probes.tolist(), found.tolist(), strict=True))
             assert len(pairs.received) == max(-(-len(got) // WIDTH), 1)
             assert sum(item["last"] for item in pairs.received) == 1
+            assert [item["place"] for item in asked.received] == [at % 7 for at in np.flatnonzero(start < stop)]

@@ -137,7 +137,7 @@ async def every_command(dut, share):
     await bench.start()
     bench.memory.write(0, bench.random.randbytes(1 << 16))
     for round_ in range(3):
-        for operation in (*ALL, Operation.INDEX, Operation.PROBE, Operation.GATHER, Operation.PROBE, Operation.NOP):
+        for operation in (*ALL, Operation.INDEX, Operation.PROBE, Operation.GATHER, Operation.COUNT, Operation.NOP):
             await bench.check(operation, (3, 40, 150)[round_])
     counters = await bench.counters()
     assert {name: counters[name] for name in EXACT} == {name: bench.model.counters[name] for name in EXACT}
@@ -156,7 +156,7 @@ async def an_insertion_buffer_that_is_emptied(dut):
             await bench.check(Operation.INSERT, 1)
         await bench.check(Operation.DISCARD, 1)
         await bench.check(Operation.INSERT, 1)
-        for operation in (Operation.PROBE, Operation.GATHER, Operation.PROBE):
+        for operation in (Operation.PROBE, Operation.GATHER, Operation.COUNT, Operation.PROBE):
             await bench.check(operation, 30)
         await bench.check(Operation.DISCARD, 1)
     counters = await bench.counters()
@@ -266,18 +266,22 @@ async def errors_of_the_memory(dut, response):
     code = ErrorCode.MEMORY_ERROR if response == AxiResp.SLVERR else ErrorCode.DECODE_ERROR
     bench.response = response
     hit = 0
-    for operation in (
-        Operation.MERGE,
-        Operation.INDEX,
-        Operation.PROBE,
-        Operation.GATHER,
-        Operation.COUNT,
-        Operation.COPY,
+    for operation, choices in (
+        (Operation.MERGE, {}),
+        (Operation.INDEX, {}),
+        (Operation.PROBE, {}),
+        *(
+            (operation, {"probe": probe})
+            for operation in (Operation.GATHER, Operation.COUNT)
+            for probe in (False, True)
+        ),
+        (Operation.COPY, {}),
     ):
         for array in ("keys_a", "rows_a", "keys_b", "rows_b", "keys_out", "rows_out", "index_out"):
-            if operation == Operation.PROBE and not bench.scenarios.indexed:
+            probing = operation == Operation.PROBE or choices.get("probe")
+            if probing and not bench.scenarios.indexed:
                 await bench.check(Operation.INDEX, 60)
-            scenario = bench.scenarios.make(operation, 60)
+            scenario = bench.scenarios.make(operation, 60, **choices)
             if operation == Operation.INDEX:  # which this may leave without its index
                 bench.scenarios.indexed = {}
             address = getattr(scenario.command, array)
@@ -296,6 +300,7 @@ async def errors_of_the_memory(dut, response):
             if found == ErrorCode.NONE:  # these are read only where something is asked of them
                 assert (operation, array) in {
                     (Operation.INDEX, "keys_a"),
+                    (Operation.INDEX, "keys_b"),
                     (Operation.PROBE, "rows_a"),
                     (Operation.PROBE, "keys_out"),
                     (Operation.GATHER, "rows_a"),
@@ -306,6 +311,8 @@ async def errors_of_the_memory(dut, response):
                 hit += 1
                 assert found == code, (operation, array, found)
                 low = await bench.read("ERROR_ADDRESS_LOW")
+                if choices.get("probe") and array == "index_out":  # limits come with the keys of lower bounds
+                    address = scenario.command.keys_b
                 assert low | await bench.read("ERROR_ADDRESS_HIGH") << 32 == address
             await bench.write("ERROR_CODE", 0)
             bench.model.write_register(MODEL["ERROR_CODE"], 0)

@@ -48,26 +48,26 @@ class Scenarios:
         self.kind = np.dtype(np.uint32 if parameters.key_bits == 32 else np.uint64)
         self.buffered = 0  # rows in the insertion buffer
         self.buffer_signed = False
-        # By part of the room on chip: the run's keys, whether they are signed, and where they are, all in one channel
-        # and behind everything else.
-        self.indexed: dict[int, tuple[np.ndarray, bool, int]] = {}
+        # By part of the room on chip: the run's keys, whether they are signed, where they are, and what row numbers lie
+        # behind them; all in one channel and behind everything else.
+        self.indexed: dict[int, tuple[np.ndarray, bool, int, np.ndarray]] = {}
         self._runs = int(self.rng.integers(parameters.channels)) * (
             (1 << parameters.address_bits) // parameters.channels
         )
         self._runs += span - span // 8
         self._free: list[int] = []
 
-    def _place(self, nbytes: int) -> int:
-        """Somewhere in memory where nothing of this scenario lies."""
+    def _place(self, nbytes: int, channel: int | None = None) -> int:
+        """Somewhere in memory, or in a channel, where nothing of this scenario lies."""
         p = self.parameters
-        channel = int(self.rng.integers(p.channels))
+        channel = int(self.rng.integers(p.channels)) if channel is None else channel
         at = self._free[channel] + int(self.rng.integers(0, 9)) * p.beat_bytes
         self._free[channel] = at + -(-nbytes // p.beat_bytes) * p.beat_bytes
         assert self._free[channel] <= self.span - self.span // 8, "the scenario needs a larger span"
         return channel * ((1 << p.address_bits) // p.channels) + at
 
-    def _put(self, scenario: Scenario, content: np.ndarray) -> int:
-        address = self._place(content.nbytes)
+    def _put(self, scenario: Scenario, content: np.ndarray, channel: int | None = None) -> int:
+        address = self._place(content.nbytes, channel)
         scenario.writes.append((address, content))
         return address
 
@@ -160,19 +160,29 @@ class Scenarios:
         p = self.parameters
         part = int(self.rng.integers(len(_PLACES)))
         room, entries = self.span // 8 // len(_PLACES), p.index_rows // len(_PLACES)
-        a = min(self._count_rows(rows), entries << p.partition_log2, room // (p.key_bits // 8))
+        a = min(self._count_rows(rows), entries << p.partition_log2, (room - p.beat_bytes) // (p.key_bits // 8 + 4))
         signed, keys_a = bool(self.rng.integers(2)), self._runs + part * room
         run = self.keys(a, signed)
         index = run[:: p.partition_rows].copy()
         start = part * entries + int(self.rng.integers(entries - len(index) + 1))
         s = Scenario(Command(operation=Operation.INDEX, signed=signed, length_a=a, length_b=_PLACES[part]))
-        s.writes.append((keys_a, run))
-        s.command = replace(s.command, keys_a=keys_a, rows_a=self._put(s, index), index_out=start)
-        self.indexed[part] = run, signed, keys_a
+        numbers = self._rows(a)
+        s.writes += [(keys_a, run), (self._behind(keys_a, run), numbers)]
+        s.command = replace(
+            s.command, keys_a=keys_a, rows_a=self._put(s, index), keys_b=self._behind(keys_a, run), index_out=start
+        )
+        self.indexed[part] = run, signed, keys_a, numbers
         return s
 
-    def _probe(self, rows: int, *, buffered: bool | None = None) -> Scenario:
-        """Of the runs whose indexes are on chip; where there are none, and no buffer, one is loaded instead."""
+    def _behind(self, address: int, content: np.ndarray) -> int:
+        """The next beat."""
+        return address + -(-content.nbytes // self.parameters.beat_bytes) * self.parameters.beat_bytes
+
+    def _probe(self, rows: int, operation: Operation = Operation.PROBE, *, buffered: bool | None = None) -> Scenario:
+        """Of the runs whose indexes are on chip; where there are none, and no buffer, one is loaded instead.
+
+        As GATHER or COUNT with the flag `probe`.
+        """
         p = self.parameters
         top = 1 << p.key_bits
         if buffered is None:
@@ -180,31 +190,60 @@ class Scenarios:
         if not buffered and not self.indexed:
             return self._index(rows)
         b = self._count_rows(rows)
-        s = Scenario(Command(operation=Operation.PROBE, buffer=buffered, length_b=b))
+        on_chip = operation != Operation.PROBE
+        s = Scenario(Command(operation=operation, buffer=buffered, length_b=b, probe=on_chip))
         places: dict[str, int] = {}
         if buffered:
             signed, a, runs = self.buffer_signed, self.buffered, 1
         else:
             signed, a = self.indexed[int(self.rng.choice(list(self.indexed)))][1], 0
-            chosen = [part for part, (_, kind, _) in self.indexed.items() if kind == signed]
+            chosen = [part for part, (_, kind, *_) in self.indexed.items() if kind == signed]
             chosen = sorted(self.rng.choice(chosen, int(self.rng.integers(1, len(chosen) + 1)), False).tolist())
-            s.writes += [(self.indexed[part][2], self.indexed[part][0]) for part in chosen]
+            for part in chosen:
+                run, _, at, numbers = self.indexed[part]
+                s.writes += [(at, run), (self._behind(at, run), numbers)]
             places = {"keys_a": sum(1 << _PLACES[part] for part in chosen), "rows_a": self.indexed[chosen[0]][2]}
             runs = len(chosen)
         low, high = ((0, 1), (-3, 4), (-top, top), (-top, 1), (5, top), (-top // 2, top // 2), (top - 1, top))[
             int(self.rng.integers(7))
         ]
         places |= {name: self._put(s, self.keys(b, signed)) for name in ("keys_b", "rows_b")}
-        ranges = 16 * b * runs
-        places |= {"keys_out": self._place(ranges), "rows_out": self._place(p.beat_bytes)}
-        # What lies behind the ranges must stay as it is.
-        s.writes.append((places["keys_out"], self.rng.integers(0, 256, ranges, np.uint8)))
-        s.command = replace(s.command, signed=signed, length_a=a, low_offset=low, high_offset=high, **places)
-        s.results += [(places["keys_out"], ranges), (places["rows_out"], p.beat_bytes)]
+        limits = on_chip and bool(self.rng.integers(2))
+        if limits:
+            channel = places["keys_b"] >> (p.address_bits - (p.channels.bit_length() - 1))
+            places["index_out"] = self._put(s, self._limits(b, rows), channel)
+        if operation == Operation.COUNT:
+            size = 4 * b
+        elif operation == Operation.PROBE:
+            size = 16 * b * runs
+        elif buffered:
+            size = 8 * b * self.buffered
+        else:  # as much as there is room for, which may be less than there is
+            a = self._count_rows(12 * rows)
+            size = 8 * a
+        places["keys_out"] = self._place(size)
+        if operation != Operation.COUNT:
+            places["rows_out"] = self._place(p.beat_bytes)
+            s.results.append((places["rows_out"], p.beat_bytes))
+        # What lies behind the results must stay as it is.
+        s.writes.append((places["keys_out"], self.rng.integers(0, 256, size, np.uint8)))
+        s.command = replace(
+            s.command, signed=signed, limits=limits, length_a=a, low_offset=low, high_offset=high, **places
+        )
+        s.results.append((places["keys_out"], size))
         return s
 
-    def _gather(self, rows: int, operation: Operation = Operation.GATHER) -> Scenario:
+    def _limits(self, count: int, rows: int) -> np.ndarray:
+        first = self.rng.integers(0, 1 << 32, count, np.uint32)
+        first[::2] = np.uint32((1 << 32) - 3)
+        span = self.rng.integers(0, 1 << 32, count, np.uint32)
+        span[::3] = self.rng.integers(0, rows + 9)
+        return np.stack([first, span], axis=1)
+
+    def _gather(self, rows: int, operation: Operation = Operation.GATHER, *, probe: bool | None = None) -> Scenario:
         p = self.parameters
+        if probe if probe is not None else (self.buffered or self.indexed) and self.rng.random() < 0.6:
+            return self._probe(rows, operation)
         buffered = bool(self.buffered) and self.rng.random() < 0.4
         limits = bool(self.rng.integers(2))
         a = self.buffered if buffered else self._count_rows(rows)
@@ -215,11 +254,7 @@ class Scenarios:
         stops = np.minimum(starts + self.rng.integers(0, longest + 1, b), a)
         places: dict[str, int] = {}
         if limits:
-            first = self.rng.integers(0, 1 << 32, b, np.uint32)
-            first[::2] = np.uint32((1 << 32) - 3)
-            span = self.rng.integers(0, 1 << 32, b, np.uint32)
-            span[::3] = self.rng.integers(0, a + 9)
-            places["keys_a"] = self._put(s, np.stack([first, span], axis=1))
+            places["keys_a"] = self._put(s, self._limits(b, a))
         if not buffered:
             places["rows_a"] = self._put(s, self._rows(a))
         places["keys_b"] = self._put(s, starts.astype(np.uint32))
@@ -236,8 +271,8 @@ class Scenarios:
         s.command = replace(s.command, **places)
         return s
 
-    def _count(self, rows: int) -> Scenario:
-        return self._gather(rows, Operation.COUNT)
+    def _count(self, rows: int, *, probe: bool | None = None) -> Scenario:
+        return self._gather(rows, Operation.COUNT, probe=probe)
 
     def wrong(self) -> tuple[Scenario, ErrorCode]:
         """A scenario with a mistake, and the error it must end with. The insertion buffer must be empty."""
@@ -250,20 +285,23 @@ class Scenarios:
         operation = Operation(c.operation)
         names = {
             Operation.INSERT: ["keys_a", "rows_a"],
-            Operation.INDEX: ["keys_a", "rows_a"],
+            Operation.INDEX: ["keys_a", "rows_a", "keys_b"],
             Operation.PROBE: ["keys_b", "rows_b", "keys_out", "rows_out"],
             Operation.GATHER: ["rows_b", "keys_out"],
-            Operation.COUNT: ["rows_b", "keys_out"],
+            Operation.COUNT: ["rows_b", "keys_out"] + ["index_out"] * (c.probe and c.limits),
         }
+        probing = operation == Operation.PROBE or c.probe
         name = str(self.rng.choice(names.get(operation, ["keys_a", "keys_out"])))
         mistake = int(self.rng.integers(4))
         if mistake == 0:
-            nothing = {"keys_a": 0} if operation == Operation.PROBE else {"length_a": 0}
+            nothing = {"keys_a": 0} if probing and not c.buffer else {"length_a": 0}
             c, code = replace(c, **nothing), ErrorCode.ZERO_LENGTH
         elif mistake == 1:
             c, code = replace(c, **{name: getattr(c, name) + p.beat_bytes // 2}), ErrorCode.MISALIGNED_ADDRESS
         elif mistake == 2:
             c, code = replace(c, **{name: 1 << p.address_bits}), ErrorCode.ADDRESS_RANGE
+        elif probing:
+            c, code = replace(c, keys_a=c.keys_a | 1 << 7), ErrorCode.BAD_INDEX
         elif operation in (Operation.GATHER, Operation.COUNT):
             stops = next(content for address, content in s.writes if address == c.rows_b)
             stops[int(self.rng.integers(len(stops)))] = c.length_a + 1
@@ -275,8 +313,6 @@ class Scenarios:
                 replace(c, operation=int(self.rng.integers(max(BISORT.operations) + 1, 256))),
                 ErrorCode.UNKNOWN_OPERATION,
             )
-        elif operation == Operation.PROBE:
-            c, code = replace(c, keys_a=c.keys_a | 1 << 7), ErrorCode.BAD_INDEX
         elif operation == Operation.INDEX and self.rng.random() < 0.7:
             wrong = {"index_out": p.index_rows} if self.rng.random() < 0.5 else {"length_b": RUN_PLACES}
             c, code = replace(c, **wrong), ErrorCode.BAD_INDEX

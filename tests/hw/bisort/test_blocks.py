@@ -8,9 +8,11 @@ from muntin.contract import ParameterError
 from muntin.hw.bisort.bound_merger import BoundMerger
 from muntin.hw.bisort.bound_repeater import BoundRepeater
 from muntin.hw.bisort.boundary_generator import BoundaryGenerator
+from muntin.hw.bisort.count_adder import CountAdder
 from muntin.hw.bisort.gather import Gather
 from muntin.hw.bisort.indexer import Indexer
 from muntin.hw.bisort.insertion_buffer import InsertionBuffer
+from muntin.hw.bisort.limit_table import LimitTable
 from muntin.hw.bisort.partitioner import Partitioner
 from muntin.hw.bisort.prober import Prober
 from muntin.hw.bisort.range_finder import RangeFinder
@@ -25,7 +27,9 @@ BLOCKS = (
     "partitioner",
     "prober",
     "range_finder",
+    "limit_table",
     "gather",
+    "count_adder",
     "insertion_buffer",
 )
 BUILDS = {
@@ -46,6 +50,8 @@ def bundle(
             "bound_merger": BoundMerger(key_bits=key_bits),
             "bound_repeater": BoundRepeater(key_bits=key_bits, bound_rows=8),
             "range_finder": RangeFinder(probe_rows=4),
+            "limit_table": LimitTable(probe_rows=4),
+            "count_adder": CountAdder(probe_rows=4),
             "partitioner": Partitioner(key_bits=key_bits, index_rows=index_rows, index_width=index_width),
             "prober": Prober(
                 key_bits=key_bits,
