@@ -80,6 +80,8 @@ class RangeProof(Elaboratable):
                 with m.If(item.run.last):
                     m.d.sync += first.eq(Mux(first + more_upper == dut.probes, 0, first + more_upper))
 
+        m.d[law] += Assert(dut.first == first)
+
         # Their ranges.
         starts = Array(Signal(_BITS, name=f"start_{number}") for number in range(rows))
         with m.If(put & ~item.upper):
@@ -119,7 +121,10 @@ class RangeProof(Elaboratable):
                 with m.If(dut.o.valid):
                     out = dut.o.p
                     m.d[law] += [Assert(out.keep == value["keep"]), Assert(out.last == value["last"])]
-                    m.d[law] += Assert((value["keep"] == 0) | (out["items"].as_value() == value["items"].as_value()))
+                    with m.If(value["keep"] == 0):
+                        m.d[law] += Assert(out["items"][0] == dut.probes - 1)
+                    with m.Else():
+                        m.d[law] += Assert(out["items"].as_value() == value["items"].as_value())
                 m.d.sync += following.eq(~got)
         with m.Elif(due & self.follow):
             m.d.sync += [following.eq(1), before.eq(inside - got), kept.eq(expected.as_value())]

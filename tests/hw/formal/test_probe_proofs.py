@@ -63,6 +63,7 @@ def test_range_finder(probe_rows):
             ("valid & (found | last)", "valid & found"),
             ("Mux(after == self.probes, 0, after)", "after"),
             ("first + upper)", "first + lower)"),
+            (" - ~self.i.p.upper", ""),
             ("~self.o.valid | self.o.ready", "1"),
             ("reader.en.eq(enable)", "reader.en.eq(1)"),
             ("found.replicate(4)", "last.replicate(4)"),
