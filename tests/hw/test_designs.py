@@ -1,6 +1,7 @@
 """A design is one module of data in contract/designs, and its gateware."""
 
 import dataclasses
+import re
 import sys
 
 import pytest
@@ -15,6 +16,7 @@ from muntin.contract import ParameterError
 from muntin.contract import designs as package
 from muntin.contract.design import design_of, designs
 from muntin.contract.designs.bisort import BISORT, Parameters
+from muntin.contract.designs.splitjoin import SplitJoinParameters
 from muntin.host.devices.device import DeviceInfo
 from muntin.host.fpga.device import FpgaDevice
 from muntin.hw.boards.linked_kernel import kernel_of
@@ -23,8 +25,10 @@ from muntin.sim.models.kernel_shell import open_model
 
 DATA = """
 import dataclasses
+import re
 from muntin.contract.design import Design
 from muntin.contract.designs.bisort import BISORT, Parameters
+from muntin.contract.designs.splitjoin import SplitJoinParameters
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ThirdParameters(Parameters):
@@ -91,3 +95,12 @@ def test_parameters_of_no_design_are_refused():
 
     with pytest.raises(ParameterError, match="no design is built with Others: there are Parameters, SplitJoinParam"):
         design_of(Others(**dataclasses.asdict(Parameters.preset("tiny"))))
+
+
+@pytest.mark.parametrize("parameters", [Parameters.preset("tiny"), SplitJoinParameters.preset("tiny")])
+def test_no_read_of_block_ram_needs_what_is_written_to_its_place(parameters):
+    """Such reads take logic, and Yosys refuses them beside those of which nobody needs the value."""
+    _, text = built(parameters)
+    masks = re.findall(r"parameter \\TRANSPARENCY_MASK \d+'([01]*)", text)
+    assert len(masks) > 5
+    assert not [mask for mask in masks if "1" in mask]
