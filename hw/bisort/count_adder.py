@@ -52,7 +52,7 @@ class CountAdder(wiring.Component):
         store = memory.Memory(shape=ROW_BITS, depth=max(rows, 2), init=[])
         m.submodules.store = store
         writer = store.write_port()
-        reader = store.read_port(transparent_for=(writer,))
+        reader = store.read_port()
 
         group = Signal(ROW_BITS - bits)  # of the probes whose counts are added
         at = Signal(range(rows + 1))
@@ -60,17 +60,22 @@ class CountAdder(wiring.Component):
         here = Signal()
         adding, clearing = Signal(), Signal()  # what the writer does
         place, count = Signal(range(max(rows, 2))), Signal(ROW_BITS)
+        met, written = Signal(), Signal(ROW_BITS)  # a read that meets a write has what is written
+        total = Signal(ROW_BITS)
         m.d.comb += [
             here.eq(self.i.p.probe[bits:] == group),
             probe.eq(Cat(at[:bits], group)),
             writer.en.eq(adding | clearing),
             writer.addr.eq(place),
-            writer.data.eq(Mux(adding, reader.data + count, 0)),
+            total.eq(Mux(met, written, reader.data)),
+            writer.data.eq(Mux(adding, total + count, 0)),
             reader.en.eq(0),
-            self.o.p.items[0].eq(reader.data),
+            self.o.p.items[0].eq(total),
             self.o.p.keep.eq(1),
         ]
         m.d.sync += [adding.eq(0), clearing.eq(0)]
+        with m.If(reader.en):
+            m.d.sync += [met.eq(writer.en & (writer.addr == reader.addr)), written.eq(writer.data)]
         with m.FSM():
             with m.State("CLEAR"):
                 m.d.sync += [clearing.eq(1), place.eq(at), at.eq(at + 1)]
