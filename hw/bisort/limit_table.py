@@ -60,7 +60,7 @@ class LimitTable(wiring.Component):
         m.submodules.store = store
         writer, reader = store.write_port(), store.read_port()
         loaded = Signal(ROW_BITS)  # limits that have come
-        # The first probe of those that pass: the range finder begins anew while the last ranges are on their way.
+        # The first probe of those that pass: the range finder starts over while the last ranges are on their way.
         reached = Signal(ROW_BITS)
         enable, there, take, put = Signal(), Signal(), Signal(), Signal()
         probe, place, start, stop = self.i.p.items

@@ -99,7 +99,7 @@ def test_parameters_of_no_design_are_refused():
 
 @pytest.mark.parametrize("parameters", [Parameters.preset("tiny"), SplitJoinParameters.preset("tiny")])
 def test_no_read_of_block_ram_needs_what_is_written_to_its_place(parameters):
-    """Such reads take logic, and Yosys refuses them beside those of which nobody needs the value."""
+    """Such reads take logic, and Yosys refuses them where a collision gives no value."""
     _, text = built(parameters)
     masks = re.findall(r"parameter \\TRANSPARENCY_MASK \d+'([01]*)", text)
     assert len(masks) > 5
