@@ -31,7 +31,7 @@ class GatherPath(wiring.Component):
     ranges, run_rows : In(32)
     address : In(64)
         Of the command: whether ranges come from the range finder, how many ranges, or then probes, there are, how many
-        rows the run has, and where its row numbers are; they stand still while a batch passes.
+        rows the run has, and where its row numbers are; they are stable while a batch passes.
     loaded : In(1)
     place : In(range(64))
     numbers : In(64)

@@ -24,7 +24,7 @@ class MergePath(wiring.Component):
     Attributes
     ----------
     signed, buffered : In(1)
-        Flags of the command; they stand still while a run passes.
+        Flags of the command; they are stable while a run passes.
     keys_a, rows_a, keys_b, rows_b : In(stream of BeatLayout)
         Arrays of the older and the newer run.
     sorted : In(stream of row_beat)

@@ -43,7 +43,7 @@ class ProbePath(wiring.Component):
         Those that are probed, bit n the one at place n.
     probes : In(32)
     low_offset, high_offset : In(signed(key_bits + 2))
-        Of the command; they stand still while a batch passes.
+        Of the command; they are stable while a batch passes.
     index : In(stream of BeatLayout)
     loaded : Out(1)
         An index, and that it is on chip now.

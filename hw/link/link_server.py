@@ -286,6 +286,6 @@ class LinkServer(wiring.Component):
             with m.State("SEND"):
                 m.d.comb += [self.answer_start.eq(1), self.done.eq(1)]
                 m.next = "SENDING"
-            with m.State("SENDING"), m.If(~self.answer_busy):  # until then the words of the answer stand still
+            with m.State("SENDING"), m.If(~self.answer_busy):  # until then the words of the answer are stable
                 m.next = "IDLE"
         return m

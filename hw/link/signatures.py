@@ -60,7 +60,7 @@ class RegisterBusSignature(wiring.Signature):
     Attributes
     ----------
     valid : Out(1)
-        There is an access; it and what belongs to it stand still until `done`.
+        There is an access; it and what belongs to it are stable until `done`.
     write : Out(1)
     address : Out(32)
         In bytes.
@@ -96,7 +96,7 @@ class WordMemorySignature(wiring.Signature):
     fresh : Out(1)
         What was read before may have changed; high for at least a cycle, between accesses.
     valid : Out(1)
-        There is an access; it and what belongs to it stand still until `done`.
+        There is an access; it and what belongs to it are stable until `done`.
     write : Out(1)
     address : Out(32)
         A word.

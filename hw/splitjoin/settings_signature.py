@@ -10,7 +10,7 @@ from muntin.contract.designs.splitjoin import Order, SplitJoinParameters
 class SettingsSignature(wiring.Signature):
     """The settings as registers, seen from where they are: what they mean is in `JoinSettings`.
 
-    All stand still while it is not idle; `left_rows`, `right_rows` and `timed` change only together with `clear`.
+    All are stable while it is not idle; `left_rows`, `right_rows` and `timed` change only together with `clear`.
 
     Attributes
     ----------
