@@ -2,11 +2,12 @@
 
 ``python -m tests.mutants host/join/sequencer.py tests/conformance/test_sequence.py -k cpu``: each mutant changes
 one comparison, sum, constant, condition, order of arguments or statement, drawn by ``--seed``. Those that all tests
-pass are printed as ``file:line  before  ->  after``: each asks for a test, or is dead code, or means the same. Those
-that end a run otherwise than by a test that fails are printed with what it said.
+pass are printed as ``number: file:line  before  ->  after``: each asks for a test, or is dead code, or means the same.
+Those that end a run otherwise than by a test that fails are printed with what it said. ``--only`` runs some of the
+numbers again.
 
-``python -m tests.mutants host/native/core/memory.cpp,host/native/index/sorted_runs.hpp tests/native`` does so in C++:
-all faults of a round are one build.
+``python -m tests.mutants host/native/core/memory.cpp,host/native/index/llat.hpp tests/native/test_engine.py`` does so
+in C++: all faults of a round are one build.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import ast
 import copy
 import os
 import random
+import resource
 import shutil
 import signal
 import subprocess
@@ -129,10 +131,12 @@ class Tests:
         Of pytest.
     seconds : float
         A run that takes longer has failed.
+    gigabytes : float
+        A process that asks for more data fails: by a fault that has a list grow, the machine would be out of memory.
     """
 
-    def __init__(self, tree: Path, arguments: list[str], seconds: float):
-        self._tree, self._arguments, self._seconds = tree, arguments, seconds
+    def __init__(self, tree: Path, arguments: list[str], seconds: float, gigabytes: float = 4):
+        self._tree, self._arguments, self._seconds, self._gigabytes = tree, arguments, seconds, gigabytes
         # So that a process compiles the module that was changed, and no other.
         compiled = ["-m", "compileall", "-q", "-x", "build|node_modules", "--invalidation-mode", "checked-hash", "."]
         subprocess.run([sys.executable, *compiled], cwd=tree, check=True)
@@ -163,6 +167,8 @@ class Tests:
 
     def _run(self, fault: int, output: int) -> None:
         os.setpgid(0, 0)
+        # Of data, not of addresses: Java's machine and allocators set far more of those aside than they use.
+        resource.setrlimit(resource.RLIMIT_DATA, (int(self._gigabytes * 2**30),) * 2)
         for stream in (1, 2):
             os.dup2(output, stream)
         os.chdir(self._tree)
@@ -189,6 +195,10 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=30)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--seconds", type=float, default=600, help="a run that takes longer has failed")
+    parser.add_argument("--gigabytes", type=float, default=4, help="a process that asks for more data fails")
+    parser.add_argument(
+        "--only", type=lambda text: {int(each) for each in text.split(",")}, help="of those drawn, by their numbers"
+    )
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         copied = Path(folder) / "tree"
@@ -196,15 +206,20 @@ def main() -> None:
         arguments = ["-q", "-x", "-p", "no:cacheprovider", "--hypothesis-profile=mutants", *options.tests]
         names = ", ".join(map(str, options.modules))
         if options.modules[0].suffix != ".py":
-            drawn = list(build(copied, options.modules, options.count, options.seed).items())
+            drawn: list[tuple[int | tuple[Path, str], str]] = list(
+                build(copied, options.modules, options.count, options.seed).items()
+            )
         else:
             drawn = [(each, said) for module in options.modules for each, said in mutants(copied, module)]
             drawn = random.Random(options.seed).sample(drawn, min(options.count, len(drawn)))
-        tests = Tests(copied, arguments + (["-k", options.k] if options.k else []), options.seconds)
+        numbered = {fault if isinstance(fault, int) else at: (fault, said) for at, (fault, said) in enumerate(drawn, 1)}
+        if options.only:
+            numbered = {number: each for number, each in numbered.items() if number in options.only}
+        tests = Tests(copied, arguments + (["-k", options.k] if options.k else []), options.seconds, options.gigabytes)
         if not (first := tests.passes())[0]:
             sys.exit(f"the tests fail without any fault {first[1]}")
         survivors = 0
-        for fault, said in track(drawn, description=names, disable=not sys.stderr.isatty()):
+        for number, (fault, said) in track(numbered.items(), description=names, disable=not sys.stderr.isatty()):
             if isinstance(fault, int):
                 passed, ended = tests.passes(fault)
             else:
@@ -215,8 +230,8 @@ def main() -> None:
                 module.write_text(before)
             if passed or ended:
                 survivors += passed
-                print(said, ended, flush=True)
-    print(f"{len(drawn)} mutants of {names}, {survivors} of them pass")
+                print(f"{number}: {said}", ended, flush=True)
+    print(f"{len(numbered)} mutants of {names}, {survivors} of them pass")
 
 
 if __name__ == "__main__":

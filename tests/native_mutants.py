@@ -17,7 +17,7 @@ from typing import NamedTuple
 #: What a module begins with.
 SWITCH = """#ifndef PLANTED
 #include <cstdlib>
-inline const int planted_fault = std::getenv("PLANTED_FAULT") ? std::atoi(std::getenv("PLANTED_FAULT")) : 0;
+static const int planted_fault = std::getenv("PLANTED_FAULT") ? std::atoi(std::getenv("PLANTED_FAULT")) : 0;
 #define PLANTED(number) (planted_fault == number)
 #endif
 #line 1

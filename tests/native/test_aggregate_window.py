@@ -136,3 +136,18 @@ def test_wrong_arguments_are_told():
         _core.AggregateWindow(folds=["median"], window=9, width=0)
     with pytest.raises(ValueError, match="no such fold"):
         window.probe([], keys, keys, which=[1])
+    totals = _core.AggregateTotals(folds=["sum"], count=2)
+    for place in (-1, 2):
+        with pytest.raises(ValueError, match="place"):
+            totals.add(np.array([0, place]), [keys])
+
+
+def test_rows_of_a_step_that_was_given_up_are_not_those_of_one_without_rows():
+    window = _core.AggregateWindow(folds=["sum"], window=9, width=0)
+    one, none = np.ones(1, np.int64), np.zeros(0, np.int64)
+    window.stage(one, one, None, [one], np.zeros(1, np.uint32))
+    window.stage(none, none, None, [none], np.zeros(0, np.uint32))
+    probe = [(np.zeros(1, np.uint32), one, one)], one, one
+    assert window.probe(*probe)[0].tolist() == [0]
+    window.store()
+    assert window.rows == 0

@@ -124,6 +124,14 @@ REFUSED: dict[str, tuple[Any, type[Exception]]] = {
     "a side 2 to purge": (lambda: timed().purge(2, 0), IndexError),
     "a side 2 to arrive": (lambda: timed().arrived(2, 0), IndexError),
     "a limit beyond 64 bits": (lambda: timed().purge(0, 2**63), TypeError),
+    "a merge ratio of 0": (
+        lambda: open_engine(key_bits=32, window=(5, 5), index="pim_tree", merge_ratio=0.0),
+        ValueError,
+    ),
+    "a merge ratio past 1": (
+        lambda: open_engine(key_bits=32, window=(5, 5), index="pim_tree", merge_ratio=1.5),
+        ValueError,
+    ),
     "no threads": (lambda: _core.set_threads(0), ValueError),
     "negative threads": (lambda: _core.set_threads(-2), ValueError),
 }
@@ -199,6 +207,7 @@ def test_arguments_are_held_until_they_were_read() -> None:
         ([[np.zeros(15, np.uint8)]], [8], [2], ValueError),
         ([[np.zeros(16, np.uint8), np.zeros(0, np.uint8)]], [8], [2, 1], ValueError),
         ([[np.zeros(16, np.uint8)]], [8], [2], IndexError),
+        ([[np.zeros(0, np.uint8)] * 2], [0], [2, 1], ValueError),
         ([], [], [], IndexError),
     ],
 )

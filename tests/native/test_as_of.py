@@ -93,6 +93,48 @@ def test_rows_are_answered_as_by_a_loop(calls, ascending, exact, tolerance, grou
     assert state.rows(False) == 0
 
 
+@pytest.mark.parametrize(
+    ("direction", "tolerance", "right", "waits", "answered", "answer"),
+    [
+        ("backward", None, [4], 4, 5, 0),
+        ("backward", 0, [4], 4, 5, -1),
+        ("forward", 0, [], 4, 5, -1),
+        ("forward", 3, [], 7, 8, -1),
+        ("forward", None, [5], 3, 4, 0),
+        ("forward", None, [7], 5, 6, 0),
+        ("nearest", None, [5], 3, 5, 0),
+        ("nearest", None, [3], 5, 7, 0),
+        ("nearest", 2, [], 6, 7, -1),
+        ("nearest", 0, [4], 4, 5, -1),
+    ],
+)
+def test_a_row_waits_no_longer_than_a_right_row_may_do_better(
+    direction, tolerance, right, waits, answered, answer
+) -> None:
+    """A left row of time 5 waits at one watermark, and has its answer at a later one."""
+    nothing = (NONE, NONE, 0)
+    rights = np.array(right, np.int64)
+    found = []
+    for watermark in (waits, answered):
+        state = _core.AsOf(direction, exact=True, floats=False, tolerance=tolerance)
+        state.step((np.zeros(1, np.int64), np.array([5]), 0), (0 * rights, rights, 0), watermark=None, useless=None)
+        left, answers = state.step(nothing, nothing, watermark=watermark, useless=None)
+        found.append(answers.tolist() if len(left) else None)
+    assert found == [None, [answer]]
+
+
+@pytest.mark.parametrize("scan", [False, True])
+@pytest.mark.parametrize("grouped", [False, True])
+def test_a_right_row_goes_once_all_left_rows_to_come_are_too_far_from_it(scan: bool, grouped: bool) -> None:
+    for watermark, held in ((4, 1), (5, 0)):
+        state = _core.AsOf("backward", exact=True, floats=False, tolerance=2, grouped=grouped, scan=scan)
+        rows = given_rows([(3, 0)], 0, grouped=grouped, listed=True)
+        nothing = given_rows([], 0, grouped=grouped, listed=True)
+        state.step(nothing, rows, watermark=watermark, useless=watermark)
+        assert state.rows(True) == held
+        assert state.groups == held or not grouped
+
+
 @pytest.mark.parametrize("grouped", [False, True])
 @pytest.mark.parametrize("exact", [True, False])
 def test_many_rows_in_order_on_several_threads(grouped: bool, exact: bool) -> None:

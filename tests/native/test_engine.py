@@ -58,6 +58,25 @@ if INDEXES["judy"].built:
     TEMPORAL += [{"index": "judy"}, {"index": "slices/judy", "stride": 50}]
 
 
+#: Subwindows, leaves and merges of a few rows.
+EVERY = [
+    *SORTED,
+    *TEMPORAL,
+    {"index": "rap_table"},
+    {"index": "rap_table", "partitions": 5, "sigma": 1.1, "subwindow_rows": 40, "late_rows": 3},
+    {"index": "wib_tree"},
+    {"index": "bisort"},
+    {"index": "bisort", "buffer_rows": 20, "subwindow_rows": 250, "partitions": 9},
+    {"index": "wib_tree", "leaf_rows": 4, "subwindow_rows": 300, "late_rows": 0},
+    {"index": "bplus_tree"},
+    {"index": "b_chain", "length": 2},
+    {"index": "ib_chain", "length": 5},
+    {"index": "im_tree", "merge_ratio": 0.1},
+    {"index": "pim_tree", "insertion_depth": 1, "merge_ratio": 1},
+    {"index": "pim_tree", "insertion_depth": 2, "merge_ratio": 0.01},
+]
+
+
 @dataclasses.dataclass(frozen=True)
 class Query:
     """An engine's parameters, and where its streams start."""
@@ -105,28 +124,7 @@ def queries(draw: st.DrawFn, widths: tuple[int, ...] = (32, 64, 128)) -> Query:
         [(-FAR, -1), (1, high + 1)],
         None,
     ]
-    index = draw(
-        st.sampled_from(
-            SORTED
-            if width == 128
-            else [
-                *SORTED,
-                *TEMPORAL,
-                {"index": "rap_table"},
-                {"index": "rap_table", "partitions": 5, "sigma": 1.1, "subwindow_rows": 40, "late_rows": 3},
-                {"index": "wib_tree"},
-                {"index": "bisort"},
-                {"index": "bisort", "buffer_rows": 20, "subwindow_rows": 250, "partitions": 9},
-                {"index": "wib_tree", "leaf_rows": 4, "subwindow_rows": 300, "late_rows": 0},
-                {"index": "bplus_tree"},
-                {"index": "b_chain", "length": 2},
-                {"index": "ib_chain", "length": 5},
-                {"index": "im_tree", "merge_ratio": 0.1},
-                {"index": "pim_tree", "insertion_depth": 1, "merge_ratio": 1},
-                {"index": "pim_tree", "insertion_depth": 2, "merge_ratio": 0.01},
-            ]
-        )
-    )
+    index = draw(st.sampled_from(SORTED if width == 128 else EVERY))
     ahead = st.sampled_from([0, 5, 50, 500, 2**63, FAR])
     window = (draw(st.sampled_from(WINDOWS)), draw(st.sampled_from(WINDOWS)))
     return Query(
@@ -264,6 +262,99 @@ def check_refused(refused: tuple, batches: tuple[Batch, Batch], expected: list[n
     assert refused[0] is None
     for batch, counts, pairs in zip(batches, refused[1:], expected, strict=True):
         assert counts.tolist() == [np.count_nonzero(pairs[:, 0] == row) for row in batch.rows]
+
+
+few = st.builds(
+    Call,
+    sizes=st.tuples(st.sampled_from([0, 1, 9, 130]), st.sampled_from([1, 40, 200])),
+    seed=st.integers(0, 2**32 - 1),
+    keys=st.sampled_from(["any", "any", "sorted", "equal", "ends"]),
+    interleaved=st.booleans(),
+    gaps=st.booleans(),
+    short=st.booleans(),
+    advance=st.sampled_from([10, 100, 300]),
+    leap=st.sampled_from([0, 0, 30]),
+    then=st.sampled_from(["arrived", "expire_times", "expire_times", "purge"]),
+)
+moving = st.builds(
+    Query,
+    key_bits=st.sampled_from([32, 64]),
+    window=st.sampled_from([(0, 0), (0, 0), (50, 400), (130, 9)]),
+    within=st.sampled_from([(-50, 50), (-300, 0), (-9, 200)]),
+    bands=st.sampled_from([[(-2, 2)], [(-FAR, -1), (1, 4)], [(0, 0)]]),
+    span=st.sampled_from([3, 60, 10**6]),
+    self_join=st.booleans(),
+    first_row=st.sampled_from([0, 2**32 - 300]),
+    first_time=st.just(0),
+    index=st.none(),
+    counting=st.booleans(),
+)
+
+
+@pytest.mark.parametrize("index", EVERY, ids=str)
+@settings(
+    max_examples=min(8, settings.default.max_examples),
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+)
+@given(query=moving, steps=st.lists(few, min_size=8, max_size=12))
+def test_rows_come_and_go_in_every_index(index: dict, query: Query, steps: list[Call]) -> None:
+    query = dataclasses.replace(query, index=index, within=None if any(query.window) else query.within)
+    model = NestedLoop(query.window, query.within, query.bands or [], query.self_join)
+    streams = Streams(query)
+    engine = open_engine(
+        key_bits=query.key_bits,
+        window=query.window,
+        within=query.within,
+        bands=query.bands or [],
+        self_join=query.self_join,
+        **index,
+    )
+    for call in steps:
+        batches = streams.take(call)
+        expected = model.step(batches)
+        found = engine.step(*(batch.input(call.short) for batch in batches), counting=query.counting)
+        for side in (0, 1):
+            if query.counting:
+                counts = [np.count_nonzero(expected[side][:, 0] == row) for row in batches[side].rows]
+                assert found[side].tolist() == counts
+            else:
+                np.testing.assert_array_equal(in_order(found[side]), expected[side])
+        for side in range(1 if query.self_join else 2):
+            finish(call, query, streams, model, side, [engine])
+
+
+@pytest.mark.parametrize(
+    "index",
+    [
+        *SORTED,
+        *({"index": name} for name in ("rap_table", "wib_tree", "bisort", "csb_tree", "burst_trie", "radix_tree")),
+    ],
+    ids=str,
+)
+def test_a_row_far_ahead_of_its_time_keeps_no_other(index: dict) -> None:
+    engine = open_engine(key_bits=32, within=(-100, 100), bands=[(0, 0)], **index)
+    times = np.append(np.arange(30), 10**9)
+    rows = _core.Input(np.arange(31, dtype=np.int32), times=times)
+    none = _core.Input(np.zeros(0, np.int32), times=np.zeros(0, np.int64))
+    engine.step(rows, none)
+    engine.expire_times(0, 10**6)
+    assert (engine.rows(0), engine.oldest(0, -1)) == (1, 30)
+    late = _core.Input(np.array([30], np.int32), same_other_position=31, times=times[-1:])
+    assert [column.tolist() for column in engine.step(none, late)[1]] == [[0], [30]]
+
+
+@pytest.mark.parametrize("index", EVERY, ids=str)
+@pytest.mark.parametrize("then", ["purge", "expire_times"])
+def test_rows_of_the_limit_itself_go(index: dict, then: str) -> None:
+    engine = open_engine(key_bits=32, within=(-100, 100), bands=[(0, 0)], **index)
+    rows = _core.Input(np.array([6, 7, 5], np.int32), times=np.array([9, 10, 11]))
+    engine.step(rows, _core.Input(np.zeros(0, np.int32), times=np.zeros(0, np.int64)))
+    getattr(engine, then)(0, 10)
+    if then == "purge" or index.get("index") in ("bplus_tree", "sorted_array"):  # which lose row by row
+        assert (engine.rows(0), engine.oldest(0, -1)) == (1, 2)
+    getattr(engine, then)(0, 11)
+    if then == "purge" or index.get("index") not in ("im_tree", "pim_tree"):  # which lose rows as they merge
+        assert engine.rows(0) == 0
 
 
 #: The newest slices of a chain expire before an older one, which is immutable already.
@@ -632,6 +723,7 @@ def test_the_build_knows_its_indexes() -> None:
         "pim_tree",
     }
     assert INDEXES["nested_loop"].engines == ("splitjoin",)
+    assert INDEXES["sorted_runs"].engines == ("steps", "splitjoin")
     assert INDEXES["time_keyed"].engines == ()
     for name, entry in INDEXES.items():
         for engine in ("steps", "shared", "splitjoin"):

@@ -359,3 +359,6 @@ def test_trees_and_chains_are_what_their_names_say(
             assert len(figures["sub_index_rows"]) == figures["chain_length"] <= figures["max_chain_length"]
             assert figures["dropped"] == first // part
             assert figures["archived"] == ((total - 1) // part if name == "ib_chain" else 0)
+            if name == "ib_chain":  # immutable ones have leaves and nodes of 16, and one node at least
+                older = [2 + (rows > 16 * 16) for rows in figures["sub_index_rows"][:-1]]
+                assert figures["sub_index_depths"][:-1] == older

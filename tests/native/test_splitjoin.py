@@ -6,6 +6,7 @@ import dataclasses
 import gc
 import os
 import threading
+import time
 from typing import Any
 
 import numpy as np
@@ -258,6 +259,28 @@ def test_each_core_stores_every_jth_row(index: str, active: bool) -> None:
     rows = np.array(engine.figures(0)["rows_of_cores"])
     # A core has its share of the window, and at most a row more: others were pushed out, or dropped by a probe.
     assert ((rows >= 33) & (rows <= 35)).all()
+
+
+def test_every_structure_has_its_turn() -> None:
+    query = Query(32, (400, 400), None, [(-3, 3)], 60, False, 0, 0, {}, True)
+    engine, streams, seen = opened(query, Shape(cores=1), "auto"), Streams(query), set()
+    for seed in range(60):
+        left, right = streams.take(Call((20, 20), seed, "any", True, False, False, 0, 0, ""))
+        engine.step(left.input(), right.input(), counting=True)
+        seen |= set(engine.figures(0)["structures"])
+    assert seen == {"nested_loop", "sorted_runs", "rap_table", "wib_tree", "bplus_tree"}
+
+
+def test_times_of_rows_lie_within_the_step() -> None:
+    query = Query(32, (400, 400), None, [(-3, 3)], 60, False, 0, 0, {}, True)
+    engine, streams = opened(query, Shape(order=OUTER, timed=True), "nested_loop"), Streams(query)
+    left, right = streams.take(Call((2000, 2000), 1, "any", True, False, False, 0, 0, ""))
+    began = time.perf_counter()
+    engine.step(left.input(), right.input(), counting=True)
+    spent = 1e6 * (time.perf_counter() - began)
+    figures = engine.figures(0)
+    for name in ("distribution_us", "execution_us", "gathering_us", "end_to_end_us", "visiting_us"):
+        assert 0 < figures[name] < spent
 
 
 def test_a_tree_grows_wide_before_it_grows_deep() -> None:

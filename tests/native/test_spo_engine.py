@@ -164,7 +164,7 @@ def make_rows(query: Query, rng: np.random.Generator, count: int, first: int, ot
     seed=st.integers(0, 1000),
     threads=st.sampled_from([1, 4]),
 )
-@settings(deadline=None)
+@settings(deadline=None, max_examples=min(40, settings.default.max_examples))
 def test_steps_equal_all_pairs(query: Query, sizes: list, seed: int, threads: int) -> None:
     rng = np.random.default_rng(seed)
     engine = open_engine(query)
@@ -212,6 +212,33 @@ def check_figures(engine: _core.Engine, query: Query, side: int) -> None:
     assert len(figures["run_rows"]) == engine.runs(side)
     assert figures["merges"] >= len(figures["run_rows"])
     assert figures["index_bytes"] <= engine.bytes
+
+
+@pytest.mark.parametrize("mutable", SpoJoin.MUTABLE)
+@pytest.mark.parametrize("immutable", SpoJoin.IMMUTABLE)
+@pytest.mark.parametrize("most", [2000, 1 << 40])
+def test_parts_of_thousands_of_keys(mutable: str, immutable: str, most: int, seed: int) -> None:
+    """Trees and directories of three levels, over keys that come several times or once, in no order."""
+    rng = np.random.default_rng(seed)
+    reach = (most // 500, most // 3)
+    parameters = {"slide": 6000, "sub_intervals": 1, "mutable": mutable, "immutable": immutable}
+    bands = [[(-far, far)] for far in reach]
+    query = Query(bands, (False, False), (1 << 20, 1 << 20), None, 1, False, parameters, True, ISAS[-1])
+    engine = open_engine(query)
+    none = core_input(make_rows(query, rng, 0, 0, 0, 0), query, 0)
+    keys = rng.integers(-most, most, (2, 11_000))
+    for first in range(0, 11_000, 1000):
+        some = np.ascontiguousarray(keys[:, first : first + 1000])
+        zeros = np.zeros(1000, np.int64)
+        engine.step(core_input(Rows(some, first + np.arange(1000), zeros, zeros), query, 0), none, counting=True)
+    assert (engine.runs(0), engine.figures(0)["mutable_rows"]) == (1, 5000)
+    asked = np.ascontiguousarray(np.stack([keys[:, ::100], rng.integers(-most, most, (2, 110))], axis=2).reshape(2, -1))
+    asked[:, -2:] = LIMITS[0], LIMITS[1]
+    count = asked.shape[1]
+    probing = Rows(asked, np.arange(count), np.full(count, 11_000), np.zeros(count, np.int64))
+    found = engine.step(none, core_input(probing, query, 1), counting=True)[1]
+    apart = np.abs(asked.astype(float)[:, :, None] - keys.astype(float)[:, None, :])
+    assert found.tolist() == ((apart[0] <= reach[0]) & (apart[1] <= reach[1])).sum(axis=1).tolist()
 
 
 def test_what_it_tells_of_its_inside(seed: int) -> None:

@@ -25,7 +25,7 @@ struct Handler {
   uint8_t version;
   Allocator allocator;
 };
-constexpr size_t kSetHandler = 304, kGetHandler = 305;  // places in its table of functions, from NumPy 1.22 on
+constexpr size_t kSetHandler = 304;  // its place in the table of functions, from NumPy 1.22 on
 
 // Lies before each array. NumPy does not always know the size of what it frees.
 struct Head {

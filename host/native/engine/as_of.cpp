@@ -260,29 +260,29 @@ void AsOfSearch::settle(Chunk& chunk) {
 }
 
 template <class Time>
-std::pair<ptrdiff_t, bool> AsOfSearch::find(AsOfGroup& group, int64_t time, std::optional<int64_t> watermark) const {
+std::pair<ptrdiff_t, bool> AsOfSearch::find(AsOfGroup& group, int64_t time, int64_t watermark) const {
   const std::span<const AsOfRow> rows = group.rows();
   const bool exact = rule_.exact;
   const size_t hint = group.hint().load(std::memory_order_relaxed);
   ptrdiff_t found = -1;
   size_t at;
   bool final = false;
-  const int64_t w = watermark.value_or(0);
+  const int64_t w = watermark;
   // Whether the watermark is `distance` past the row's time: asked of integers alone.
   const auto reached = [&](uint64_t distance) {
-    return watermark && w >= time && static_cast<uint64_t>(w) - static_cast<uint64_t>(time) >= distance;
+    return w >= time && static_cast<uint64_t>(w) - static_cast<uint64_t>(time) >= distance;
   };
   if (rule_.direction == Direction::kBackward) {
     at = gallop(rows, hint, [&](const AsOfRow& row) { return exact ? row.time > time : row.time >= time; });
     if (at > 0 && Time::within(time, rows[at - 1].time, rule_)) found = static_cast<ptrdiff_t>(at) - 1;
-    final = watermark && (w >= time || (!exact && w == time - 1));
+    final = w >= time || (!exact && w == time - 1);
   } else if (rule_.direction == Direction::kForward) {
     at = gallop(rows, hint, [&](const AsOfRow& row) { return exact ? row.time >= time : row.time > time; });
     final = rule_.limited && reached(rule_.tolerance);
     if (at < rows.size()) {
       const int64_t candidate = rows[at].time;
       if (Time::within(time, candidate, rule_)) found = static_cast<ptrdiff_t>(at);
-      final = final || (watermark && (w >= candidate || w == candidate - 1));
+      final = final || w >= candidate || w == candidate - 1;
     }
   } else {
     at = gallop(rows, hint, [&](const AsOfRow& row) { return exact ? row.time > time : row.time >= time; });
@@ -306,7 +306,7 @@ std::pair<ptrdiff_t, bool> AsOfSearch::find(AsOfGroup& group, int64_t time, std:
 }
 
 template <class Time>
-void AsOfSearch::probe(const Chunk& chunk, size_t first, size_t last, std::optional<int64_t> watermark, int64_t* found, char* final) {
+void AsOfSearch::probe(const Chunk& chunk, size_t first, size_t last, int64_t watermark, int64_t* found, char* final) {
   for (size_t i = first; i < last; ++i) {
     if (i + 2 * kAhead < last) __builtin_prefetch(&groups_[chunk.rows[i + 2 * kAhead].group]);
     if (i + kAhead < last) {
@@ -356,9 +356,9 @@ void AsOfSearch::ready(std::optional<int64_t> watermark, bool all, bool matched,
     run_tasks((count + kTask - 1) / kTask, max_threads, nullptr, [&](size_t task) {
       const size_t first = task * kTask, last = std::min(count, first + kTask);
       if (rule_.floats) {
-        probe<Floats>(chunk, first, last, watermark, found, whole ? nullptr : final.data());
+        probe<Floats>(chunk, first, last, watermark.value_or(0), found, whole ? nullptr : final.data());
       } else {
-        probe<Integers>(chunk, first, last, watermark, found, whole ? nullptr : final.data());
+        probe<Integers>(chunk, first, last, watermark.value_or(0), found, whole ? nullptr : final.data());
       }
     });
     Chunk rest;

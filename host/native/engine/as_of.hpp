@@ -245,13 +245,14 @@ class AsOfSearch final : public AsOfState {
   void expire(std::optional<int64_t> watermark);
   void settle(Chunk& chunk);
 
-  // What a left row of this time meets as of now: the index of a row of its group, or -1; and whether that is final.
+  // What a left row of this time meets as of now: the index of a row of its group, or -1; and whether that is final by
+  // this watermark.
   template <class Time>
-  std::pair<ptrdiff_t, bool> find(AsOfGroup& group, int64_t time, std::optional<int64_t> watermark) const;
+  std::pair<ptrdiff_t, bool> find(AsOfGroup& group, int64_t time, int64_t watermark) const;
 
-  // `final` may be null.
+  // `final` may be null: then the watermark is any.
   template <class Time>
-  void probe(const Chunk& chunk, size_t first, size_t last, std::optional<int64_t> watermark, int64_t* found, char* final);
+  void probe(const Chunk& chunk, size_t first, size_t last, int64_t watermark, int64_t* found, char* final);
 
   std::vector<AsOfGroup> groups_;
   CallVector<uint32_t> numbered_;

@@ -257,14 +257,13 @@ class OrderedWindow final : public WindowIndex<typename Tree::Key>, public Range
 
   template <class Test>
   void drop_if(const Test& test) {
-    bool some = false;
     std::erase_if(log_, [&](const Batch& batch) {
       if (!test(batch)) return false;
       for (const Entry& entry : batch.entries) erased_ += tree_.erase(entry.key, entry.row);
       log_bytes_ -= batch.entries.capacity() * sizeof(Entry);
-      return some = true;
+      return true;
     });
-    if (!some || log_.empty()) return;
+    if (log_.empty()) return;
     extent_ = log_.front().extent;
     for (const Batch& batch : log_) extent_.join(batch.extent);
   }

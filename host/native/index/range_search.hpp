@@ -151,9 +151,10 @@ class ThreadCursor final : public RangeCursor<Key> {
   std::thread producer_;  // the last: it uses the others
 };
 
+// Of one row at least.
 inline Extent extent_of(const int64_t* times, size_t count, int64_t first_row) {
   Extent extent{first_row, first_row + static_cast<int64_t>(count) - 1, 0, 0};
-  if (times != nullptr && count > 0) {
+  if (times != nullptr) {
     const auto [least, most] = std::minmax_element(times, times + count);
     extent.first_time = *least;
     extent.last_time = *most;

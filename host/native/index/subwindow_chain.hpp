@@ -274,15 +274,12 @@ class SubwindowChain final : public WindowIndex<typename Structure::Key> {
 
   // Puts rows into the newest subwindow.
   void put(Subwindow& to, const RowSpan<Key>& rows, const Extent& extent, const Times& times) {
-    if (to.structure->rows() == 0 && to.late.words.empty()) {
+    if (to.structure->rows() == 0) {
       to.extent = extent;
       to.border = extent.first_time;
     } else if (window_ == 0 && extent.first_time < to.border) {
       put_late(to, rows, extent, times);
       return;
-    } else if (to.structure->rows() == 0) {
-      const int64_t first = std::min(to.extent.first_row, extent.first_row);
-      to.extent = {first, extent.last_row, extent.first_time, extent.last_time};
     } else {
       to.extent.join(extent);
     }
@@ -303,10 +300,8 @@ class SubwindowChain final : public WindowIndex<typename Structure::Key> {
         Late few;
         std::swap(few, to.late);
         late_rows_ -= static_cast<int64_t>(few.words.size());
-        const bool none = to.structure->rows() == 0;
-        const Extent all = few.extent;
-        held_.push_back(sorted(few.words, few.rows, all));
-        to.extent = none ? all : joined(to.extent, all);
+        held_.push_back(sorted(few.words, few.rows, few.extent));
+        to.extent.join(few.extent);
         to.structure->insert({held_.back().words(), held_.back().rows(), held_.back().length()});
       }
       put(to, rows, extent, times);
@@ -335,10 +330,6 @@ class SubwindowChain final : public WindowIndex<typename Structure::Key> {
     put(to, {held_.back().words(), held_.back().rows(), end}, rest, times);
   }
 
-  static Extent joined(Extent one, const Extent& other) {
-    one.join(other);
-    return one;
-  }
   static const Row* data(const std::vector<Row>& rows) { return rows.empty() ? nullptr : rows.data(); }
   static int64_t number(const RowSpan<Key>& rows, size_t at, int64_t base) {
     const Row low = rows.rows ? rows.rows[at] : static_cast<Row>(rows.words[at]);
@@ -357,7 +348,8 @@ class SubwindowChain final : public WindowIndex<typename Structure::Key> {
     return run;
   }
 
-  // Gives a subwindow's structure up for one with the rows past a limit.
+  // Gives a subwindow's structure up for one with the rows past a limit. Where one of its rows goes, so have all late ones
+  // gone: those are older.
   void rebuild(Subwindow& subwindow, int64_t limit, const Times& times) {
     std::vector<Word> words;
     std::vector<Row> rows;
@@ -376,19 +368,11 @@ class SubwindowChain final : public WindowIndex<typename Structure::Key> {
     const Learned before = subwindow.structure->learned();
     subwindow.structure.reset();  // its memory may do for the next one
     subwindow.structure = std::make_unique<Structure>(options_.structure, capacity, &before);
-    Extent all = exact(words.data(), data(rows), words.size(), base, times);
-    if (!words.empty()) {
-      const Run<Key> kept = sorted(words, rows, all);
-      subwindow.structure->insert({kept.words(), kept.rows(), kept.length()});
-      subwindow.structure->flush();
-    } else {
-      all = subwindow.late.extent;
-    }
-    if (!subwindow.late.words.empty()) {
-      all.first_row = std::min(all.first_row, subwindow.late.extent.first_row);
-      all.last_row = std::max(all.last_row, subwindow.late.extent.last_row);
-    }
-    subwindow.extent = all;
+    subwindow.extent = exact(words.data(), data(rows), words.size(), base, times);
+    if (words.empty()) return;
+    const Run<Key> kept = sorted(words, rows, subwindow.extent);
+    subwindow.structure->insert({kept.words(), kept.rows(), kept.length()});
+    subwindow.structure->flush();
   }
 
   // Keeps the late rows past a limit.
@@ -423,7 +407,7 @@ class SubwindowChain final : public WindowIndex<typename Structure::Key> {
     });
   }
   void drop_empty() {
-    drop_if([](const Subwindow& s) { return s.structure->rows() == 0 && s.late.words.empty(); });
+    drop_if([](const Subwindow& s) { return s.structure->rows() == 0; });
   }
 
   // Probing. The keys of probes ascend, so each starts its search from the partition of the one before, and neighbours
