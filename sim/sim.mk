@@ -13,7 +13,7 @@ SIM_ENVIRONMENT = POWER_UP=$(POWER_UP) $(if $(filter 11,$(NETLIST)$(COVERAGE)),$
 .PHONY: sim sim-full bench-sim
 
 # Built models and verdicts of proofs are kept below build/, by what they are made from; `make clean` removes them.
-SIM_TEST := -m pytest -n $(TEST_JOBS) --dist worksteal -p tests.hw.by_design $(if $(filter 1,$(NETLIST)),--timeout 0)
+SIM_TEST := -m pytest -n $(TEST_JOBS) --dist worksteal -p tests.hw.by_design $(if $(filter 1,$(NETLIST) $(COVERAGE)),--timeout 0)
 
 sim: $(STAMP) ## the hardware's tests and proofs, a line for each design (DESIGN=gather picks one, WAVES=1 writes waveforms, NETLIST=1 runs netlists, COVERAGE=1 counts lines, POWER_UP=1 draws what registers hold first)
 	$(COMPILE_TOOLS)

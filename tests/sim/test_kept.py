@@ -87,3 +87,12 @@ def test_processes_that_ask_at_once(tmp_path):
 def test_a_digest_tells_values_apart():
     assert digest(["a", 1]) != digest(["a", 2])
     assert len(digest([])) == 16
+
+
+def test_what_was_not_used_for_long_is_removed(tmp_path):
+    for name in ("old", "used"):
+        model(tmp_path / name)
+        os.utime(tmp_path / name / "kept.json", (0, 0))
+    model(tmp_path / "used")
+    model(tmp_path / "new")
+    assert {path.name for path in tmp_path.iterdir() if path.is_dir()} == {"used", "new"}
