@@ -6,6 +6,7 @@ from amaranth.lib.wiring import In, Out
 
 from muntin.contract.registers import RUN_PLACES
 from muntin.hw.bisort.layouts import bound_layout, run_layout
+from muntin.hw.memory.quick_fifo import QuickFifo
 
 
 class BoundRepeater(wiring.Component):
@@ -32,8 +33,9 @@ class BoundRepeater(wiring.Component):
 
     Timing
     ------
-    A bound a cycle on either side. The first of a batch comes two cycles after its last one has gone in, and no cycle
-    lies between one run and the next.
+    A bound a cycle on either side, but every other cycle where batches have a single one. The first of a batch comes
+    four cycles after its last one has gone in, or five where the batch before ends then, and no cycle lies between one
+    run and the next. `o` and `run` are registers.
 
     Source
     ------
@@ -75,26 +77,41 @@ class BoundRepeater(wiring.Component):
                 ]
 
         half, place = Signal(), Signal(range(rows))
-        begun = Signal()  # some runs have had the batch, and these have not
-        waiting, left, after = Signal(RUN_PLACES), Signal(RUN_PLACES), Signal(RUN_PLACES)
-        give = Signal()
+        known = Signal()  # which run the batch at hand goes to
+        run, after = Signal(self.run.shape(), init={"last": 1}), Signal(RUN_PLACES)  # and which come after it
+        found = Signal()  # which is the next one, a cycle later
+        next_run, next_after = Signal(self.run.shape()), Signal(RUN_PLACES)
+        left, rest, lowest = Signal(RUN_PLACES), Signal(RUN_PLACES), Signal(RUN_PLACES)
+        given, given_run = Signal(), Signal(self.run.shape())  # what the memory gives
+        give, ends = Signal(), Signal()
+        out = data.StructLayout({"bound": self.o.p.shape(), "run": self.run.shape()})
+        m.submodules.outs = outs = QuickFifo(width=out.size, depth=2)
+        first = data.View(out, outs.r_data)
         m.d.comb += [
-            left.eq(Mux(begun, waiting, self.runs)),
-            after.eq(left & (left - 1)),
-            give.eq(full.bit_select(half, 1) & (~self.o.valid | self.o.ready)),
+            left.eq(Mux(run.last | ~known, self.runs, after)),
+            ends.eq(place == final[half]),
+            give.eq(full.bit_select(half, 1) & known & (found | ~ends) & (~given | outs.w_rdy)),
             reader.en.eq(give),
             reader.addr.eq(Cat(place, half)),
-            self.o.payload.as_value().eq(reader.data),
+            outs.w_data.eq(Cat(reader.data, given_run)),
+            outs.w_en.eq(given),
+            self.o.payload.eq(first.bound),
+            self.run.eq(first.run),
+            self.o.valid.eq(outs.r_rdy),
+            outs.r_en.eq(self.o.ready),
         ]
-        with m.If(self.o.ready):
-            m.d.sync += self.o.valid.eq(0)
+        m.d.comb += [rest.eq(left & (left - 1)), lowest.eq(left & ~rest)]
+        m.d.sync += [found.eq(1), next_run.last.eq(rest == 0), next_after.eq(rest)]
+        for at, bit in enumerate(next_run.place):
+            m.d.sync += bit.eq(Cat(lowest[number] for number in range(RUN_PLACES) if number >> at & 1).any())
+        with m.If(outs.w_rdy):
+            m.d.sync += given.eq(0)
         with m.If(give):
-            m.d.sync += [self.o.valid.eq(1), self.run.last.eq(after == 0), place.eq(place + 1)]
-            for number in reversed(range(RUN_PLACES)):
-                with m.If(left[number]):
-                    m.d.sync += self.run.place.eq(number)
-            with m.If(place == final[half]):
-                m.d.sync += [place.eq(0), begun.eq(after != 0), waiting.eq(after)]
-                with m.If(after == 0):
-                    m.d.sync += [half.eq(~half), full.bit_select(half, 1).eq(0)]
+            m.d.sync += [given.eq(1), given_run.eq(run), place.eq(Mux(ends, 0, place + 1))]
+        with m.If(give & ends & run.last):
+            m.d.sync += [half.eq(~half), full.bit_select(half, 1).eq(0), known.eq(full.bit_select(~half, 1))]
+        with m.If(Mux(known, give & ends, found & full.bit_select(half, 1))):
+            m.d.sync += [run.eq(next_run), after.eq(next_after), found.eq(0)]
+        with m.If(~known):
+            m.d.sync += known.eq(found & full.bit_select(half, 1))
         return m

@@ -36,11 +36,11 @@ class BufferPath(wiring.Component):
         Beats of row numbers, as if the buffer were an array in memory.
     count : Out(range(buffer_rows + 1))
     filling : Out(1)
-        Rows are on their way into the buffer; `count` has the last of them two cycles after this has fallen.
+        Rows are on their way into the buffer; `count` has the last of them three cycles after this has fallen.
 
     Timing
     ------
-    A row or a bound a cycle; a beat that is read takes a cycle for each of its rows.
+    A row every other cycle, or a bound a cycle; a beat that is read takes a cycle for each of its rows.
     """
 
     def __init__(self, parameters: Parameters):

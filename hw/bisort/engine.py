@@ -88,7 +88,8 @@ class Engine(wiring.Component):
         p, shape = self.parameters, self.shape
         command = Signal(CommandLayout())
         is_ = {operation: Signal(name=f"is_{operation.name.lower()}") for operation in BISORT.operations}
-        m.d.comb += [signal.eq(command.operation == operation) for operation, signal in is_.items()]
+        # The command is settled many cycles before a transfer begins.
+        m.d.sync += [signal.eq(command.operation == operation) for operation, signal in is_.items()]
         found = (is_[Operation.GATHER] | is_[Operation.COUNT]) & command.probe  # ranges that are found on the way
         ranges = (is_[Operation.GATHER] | is_[Operation.COUNT]) & ~command.probe
 
@@ -349,10 +350,8 @@ class Engine(wiring.Component):
         still = Signal(32)
         longest = max(128, p.buffer_rows + p.rows_per_beat + 2)
         stuck_cycles = max(max(p.burst_bytes // 4, p.partition_rows) * longest, RUN_PLACES * (p.bound_rows + longest))
-        m.d.comb += [
-            quiet.eq(Cat(port.quiet for port in ports).all()),
-            progress.eq(Cat(port.progress for port in ports).any()),
-        ]
+        m.d.comb += quiet.eq(Cat(port.quiet for port in ports).all())
+        m.d.sync += progress.eq(Cat(port.progress for port in ports).any())
         timed_out = ~quiet & (self.timeout_cycles != 0) & ~(still < self.timeout_cycles)
         stuck = quiet & ~(still < stuck_cycles)
 
@@ -415,7 +414,7 @@ class Engine(wiring.Component):
                     & (~indexing | indexed)
                     & ~buffer.filling
                 )
-                # The buffer counts a row two cycles after it has come in.
+                # The buffer counts a row three cycles after it has come in.
                 m.d.sync += buffer_settled.eq(Mux(over, buffer_settled + 1, 0))
                 with m.If(failed):
                     m.d.sync += [code.eq(failed_code), address.eq(failed_address)]

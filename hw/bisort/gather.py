@@ -1,13 +1,14 @@
 """Streams out the row numbers of ranges, as pairs or as counts."""
 
 from amaranth.hdl import Array, Cat, Module, Mux, Signal
-from amaranth.lib import data, fifo, stream, wiring
+from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from muntin.contract import ParameterError
 from muntin.contract.designs.bisort import ROW_BITS
 from muntin.contract.registers import RUN_PLACES
 from muntin.hw.bisort.layouts import count_layout, pair_beat, range_layout
+from muntin.hw.memory.quick_fifo import BlockFifo
 
 
 class Gather(wiring.Component):
@@ -75,7 +76,7 @@ class Gather(wiring.Component):
         m = Module()
         width = self._width
         lane_bits = width.bit_length() - 1
-        m.submodules.ranges = ranges = fifo.SyncFIFOBuffered(width=range_layout().size, depth=self._range_rows)
+        m.submodules.ranges = ranges = BlockFifo(width=range_layout().size, depth=self._range_rows)
 
         # Ask.
         reads = Signal()

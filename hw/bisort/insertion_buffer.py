@@ -7,6 +7,7 @@ from amaranth.lib.wiring import In, Out
 from muntin.contract import ParameterError
 from muntin.contract.designs.bisort import ROW_BITS
 from muntin.hw.bisort.layouts import bound_layout, position_layout, row_beat, row_layout
+from muntin.hw.memory.quick_fifo import QuickFifo
 
 
 class InsertionBuffer(wiring.Component):
@@ -50,8 +51,8 @@ class InsertionBuffer(wiring.Component):
 
     Timing
     ------
-    A row or a probe a cycle; a probe sees every row that was taken before it, and its answer comes two
-    cycles later. While the run is handed over, one beat a cycle, neither is taken.
+    A row every other cycle, or a probe a cycle; a probe sees every row that was taken before it, and its answer comes
+    three cycles later. While the run is handed over, one beat a cycle, neither is taken.
 
     Source
     ------
@@ -93,13 +94,17 @@ class InsertionBuffer(wiring.Component):
         upper, last = Signal(), Signal()
         handing = Signal()
         free = Signal()
-        stay = Signal()  # a probe whose answer cannot leave
+        stay = Signal()  # what was taken, while a probe before it cannot leave
         room = Signal()
+        mask = Signal(self._rows)
+        counted = Signal(self._rows)  # a cycle later
+        places, counts, hands = Signal(), Signal(), Signal()
+        m.submodules.answers = answers = QuickFifo(width=self.position.p.shape().size, depth=2)
         m.d.comb += [
-            free.eq(~self.position.valid | self.position.ready),
-            stay.eq(probing & ~free),
-            # The row before may fill the buffer or flush it: that shows one cycle later.
-            room.eq(~stay & ~handing & ~flushing & ~(inserting & (count == self._rows - 1))),
+            free.eq(~counts | answers.w_rdy),
+            stay.eq((probing | inserting | flushing) & ~free),
+            # A row shows in the buffer two cycles later, and may fill or flush it: that shows one cycle later still.
+            room.eq(~stay & ~handing & ~inserting & ~flushing & ~hands & ~(places & (count == self._rows - 1))),
             self.probe.ready.eq(room),
             self.i.ready.eq(room & ~self.probe.valid),
         ]
@@ -115,28 +120,42 @@ class InsertionBuffer(wiring.Component):
                 last.eq(self.probe.p.last),
             ]
 
-        mask = Signal(self._rows)
         m.d.comb += mask.eq(Cat((count > at) & (below[-1] | (keys[at] < below[:-1])) for at in range(self._rows)))
-        with m.If(inserting):
+        placed_key, placed_row = Signal.like(key), Signal.like(row)
+        found = Signal(self.position.p.shape())
+        counted_upper, counted_last = Signal(), Signal()
+        with m.If(free):
+            m.d.sync += [
+                counted.eq(mask),
+                places.eq(inserting),
+                counts.eq(probing),
+                hands.eq(flushing),
+                placed_key.eq(key),
+                placed_row.eq(row),
+                counted_upper.eq(upper),
+                counted_last.eq(last),
+            ]
+        with m.If(places):
             m.d.sync += count.eq(count + 1)
             for at in range(self._rows):
-                behind = mask[at - 1] if at else 1
-                with m.If(~mask[at]):
+                behind = counted[at - 1] if at else 1
+                with m.If(~counted[at]):
                     m.d.sync += [
-                        keys[at].eq(Mux(behind, key, keys[at - 1] if at else key)),
-                        rows[at].eq(Mux(behind, row, rows[at - 1] if at else row)),
+                        keys[at].eq(Mux(behind, placed_key, keys[at - 1] if at else placed_key)),
+                        rows[at].eq(Mux(behind, placed_row, rows[at - 1] if at else placed_row)),
                     ]
-        with m.If((inserting & (count == self._rows - 1)) | flushing):
+        with m.If((places & (count == self._rows - 1)) | hands):
             m.d.sync += handing.eq(1)
-        with m.If(self.position.ready):
-            m.d.sync += self.position.valid.eq(0)
-        with m.If(probing & free):
-            m.d.sync += [
-                self.position.valid.eq(1),
-                self.position.p.position.eq(sum(mask)),
-                self.position.p.upper.eq(upper),
-                self.position.p.last.eq(last),
-            ]
+        m.d.comb += [
+            found.position.eq(sum(counted)),
+            found.upper.eq(counted_upper),
+            found.last.eq(counted_last),
+            answers.w_data.eq(found),
+            answers.w_en.eq(counts),
+            self.position.payload.eq(data.View(self.position.p.shape(), answers.r_data)),
+            self.position.valid.eq(answers.r_rdy),
+            answers.r_en.eq(self.position.ready),
+        ]
 
         m.d.comb += [
             self.sorted.valid.eq(handing),

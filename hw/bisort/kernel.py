@@ -74,7 +74,7 @@ class Kernel(wiring.Component):
                 engine.timeout_cycles.eq(lane.timeout_cycles),
                 lane.busy.eq(engine.busy),
                 lane.dead.eq(engine.dead),
-                lane.event.eq(engine.event),
             ]
+            m.d.sync += lane.event.eq(engine.event)  # wide counters are at a distance from what they count
         m.d.comb += self.irq.eq(Cat(lane.irq for lane in lanes).any())
         return m

@@ -1,11 +1,12 @@
 """Finds the position of each bound in a run."""
 
 from amaranth.hdl import Cat, Module, Mux, Signal
-from amaranth.lib import data, fifo, stream, wiring
+from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from muntin.contract import ParameterError
 from muntin.hw.bisort.layouts import key_beat, partition_layout, partitioned_bound, position_layout
+from muntin.hw.memory.quick_fifo import BlockFifo, QuickFifo
 
 
 class Prober(wiring.Component):
@@ -45,7 +46,7 @@ class Prober(wiring.Component):
     Timing
     ------
     A beat or a bound a cycle; a bound that hits no partition takes a cycle too. Two cycles from the beat that
-    holds the answer to `o`, and from `i` to `request` one.
+    holds the answer to `o`, which is a register, and from `i` to `request` one.
 
     Source
     ------
@@ -76,7 +77,7 @@ class Prober(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        m.submodules.bounds = bounds = fifo.SyncFIFOBuffered(width=self._bound.size, depth=self._bound_rows)
+        m.submodules.bounds = bounds = BlockFifo(width=self._bound.size, depth=self._bound_rows)
 
         # Ask for each partition once.
         asked = Signal.like(self.request.p.partition)
@@ -110,33 +111,29 @@ class Prober(wiring.Component):
         after = Signal(range((1 << self._partition_log2) + 1))  # keys in the beats taken
         same = Signal()
         below = Signal(self._width)
-        count = Signal(range(self._width + 1))
         beyond = Signal()
         free = Signal()
         answer = Signal()
         scan = Signal()
-        position = Signal.like(self.o.p.position)
+        read = Signal()
         bound = head.bound.below
         m.d.comb += [
-            free.eq(~self.o.valid | self.o.ready),
             same.eq(active_valid & (active == head.partition)),
+            read.eq(same & ~opened),  # to its end
             below.eq(
                 Cat(
                     keep & (bound[-1] | (key < bound[:-1]))
                     for key, keep in zip(self.keys.p.keys, self.keys.p.keep, strict=True)
                 )
             ),
-            count.eq(sum(below)),
             beyond.eq(below == self.keys.p.keep),
         ]
         with m.If(opened & ~(bounds.r_rdy & same) & (bounds.r_rdy | ~active_valid)):
             # No bound is left for this partition: either the next one lies in another, or the batch is over.
             m.d.comb += [self.keys.ready.eq(1), scan.eq(self.keys.valid)]
         with m.Elif(bounds.r_rdy & free):
-            with m.If(~head.hit):
+            with m.If(~head.hit | read):
                 m.d.comb += answer.eq(1)
-            with m.Elif(same & ~opened):  # it has been read to its end
-                m.d.comb += [answer.eq(1), position.eq((head.partition << self._partition_log2) + after)]
             with m.Elif(self.keys.valid):
                 m.d.sync += [
                     active.eq(head.partition),
@@ -145,24 +142,41 @@ class Prober(wiring.Component):
                     after.eq(Mux(opened, after, 0)),
                 ]
                 m.d.comb += [self.keys.ready.eq(beyond), scan.eq(beyond), answer.eq(~beyond)]
-                m.d.comb += position.eq((head.partition << self._partition_log2) + Mux(opened, after, 0) + count)
         with m.If(scan):
             m.d.sync += [
-                after.eq(Mux(opened, after, 0) + Mux(self.keys.p.last, count, self._width)),
+                after.eq(Mux(opened, after, 0) + sum(self.keys.p.keep)),
                 opened.eq(~self.keys.p.last),
             ]
 
-        m.d.comb += bounds.r_en.eq(answer)
-        with m.If(self.o.ready):
-            m.d.sync += self.o.valid.eq(0)
-        with m.If(answer):
+        # What was compared is counted a cycle later.
+        m.submodules.answers = answers = QuickFifo(width=self.o.p.shape().size, depth=2)
+        compared = Signal()
+        found = Signal.like(self.o.payload)
+        partition = Signal.like(asked)
+        passed = Signal.like(after)
+        counted = Signal(self._width)
+        m.d.comb += [
+            bounds.r_en.eq(answer),
+            free.eq(~compared | answers.w_rdy),
+            found.position.eq((partition << self._partition_log2) + (passed + sum(counted))),
+            answers.w_data.eq(found),
+            answers.w_en.eq(compared),
+            self.o.payload.eq(data.View(self.o.p.shape(), answers.r_data)),
+            self.o.valid.eq(answers.r_rdy),
+            answers.r_en.eq(self.o.ready),
+        ]
+        upper, last, run = Signal(), Signal(), Signal.like(head.run)
+        m.d.comb += [found.upper.eq(upper), found.last.eq(last), found.run.eq(run)]
+        with m.If(free):
             m.d.sync += [
-                self.o.valid.eq(1),
-                self.o.p.position.eq(position),
-                self.o.p.upper.eq(head.bound.upper),
-                self.o.p.last.eq(head.bound.last),
-                self.o.p.run.eq(head.run),
+                compared.eq(answer),
+                partition.eq(Mux(head.hit, head.partition, 0)),
+                passed.eq(Mux(head.hit & same, after, 0)),
+                counted.eq(below & (head.hit & ~read).replicate(self._width)),
+                upper.eq(head.bound.upper),
+                last.eq(head.bound.last),
+                run.eq(head.run),
             ]
-            with m.If(head.bound.last):
-                m.d.sync += active_valid.eq(0)
+        with m.If(answer & head.bound.last):
+            m.d.sync += active_valid.eq(0)
         return m

@@ -49,6 +49,8 @@ class DramSettings(abc.ABC):
         Of the chips' bus in a cycle of the controller.
     pads : str
         What the names of the pads begin with.
+    chip_hz : int
+        The chips' clock.
     beat_bits : int
         Bits of a beat of the ports.
     bytes_per_cycle : int
@@ -78,6 +80,11 @@ class DramSettings(abc.ABC):
             raise ParameterError(f"chip_bits must be 8, 16, 32 or 64, not {self.chip_bits!r}")
         if not 1 <= self.refresh_postponing <= 8:
             raise ParameterError(f"refresh_postponing must be from 1 to 8, not {self.refresh_postponing!r}")
+
+    @property
+    def chip_hz(self) -> int:
+        of_controller, of_chips = self.rate.split(":")
+        return self.clock_hz // int(of_controller) * int(of_chips)
 
     @property
     def beat_bits(self) -> int:

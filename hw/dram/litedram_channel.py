@@ -29,6 +29,15 @@ _BANKS = {"phy": 0, "dram": 1}
 _LINK_BUFFER = 4  # beats; the link has one under way
 
 
+def dram_chip(settings: DramSettings) -> Any:
+    """The chip of a channel, as LiteDRAM describes it: a `litedram.modules.SDRAMModule`."""
+    part = getattr(modules, settings.module)
+    timings = copy.copy(part.speedgrade_timings[settings.speedgrade])
+    timings.tRFC = (None, settings.refresh_ns)
+    chip_type = type(part.__name__, (part,), {"speedgrade_timings": {settings.speedgrade: timings, "default": timings}})
+    return chip_type(settings.clock_hz, settings.rate, speedgrade=settings.speedgrade)
+
+
 def litedram_channel(
     settings: DramSettings,
     name: str,
@@ -56,12 +65,7 @@ def litedram_channel(
     DramCore
         Its module has a port ``memory_started``, too: 1 once the memory was started, and levelled where it has to be.
     """
-    part = getattr(modules, settings.module)
-    timings = copy.copy(part.speedgrade_timings[settings.speedgrade])
-    timings.tRFC = (None, settings.refresh_ns)
-    chip_type = type(part.__name__, (part,), {"speedgrade_timings": {settings.speedgrade: timings, "default": timings}})
-    chip = chip_type(settings.clock_hz, settings.rate, speedgrade=settings.speedgrade)
-
+    chip = dram_chip(settings)
     top = Module()
     phy, ios = add_phy(top, chip)
     top.submodules.phy = phy

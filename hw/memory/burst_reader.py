@@ -1,14 +1,15 @@
 """Reads runs of bytes from memory in bursts."""
 
 from amaranth import Module, Mux, Signal
-from amaranth.lib import data, fifo, stream, wiring
+from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
 from muntin.hw.memory.axi4_signature import Axi4Signature
-from muntin.hw.memory.burst_splitter import BurstSplitter
+from muntin.hw.memory.burst_splitter import BurstRegister, BurstSplitter
 from muntin.hw.memory.layouts import BeatLayout, TransferLayout, TransferStatus
 from muntin.hw.memory.port_shape import PortShape
+from muntin.hw.memory.quick_fifo import BlockFifo, QuickFifo
 from muntin.hw.memory.status_collector import StatusCollector
 
 
@@ -38,8 +39,9 @@ class BurstReader(wiring.Component):
 
     Timing
     ------
-    `arvalid` rises two cycles after a transfer was taken; a beat from the memory is on `o` two cycles later.
-    One beat a cycle, as long as `buffer_bytes` and `outstanding` bursts cover the latency of the memory.
+    `arvalid`, a register, rises four cycles after a transfer was taken; a beat from the memory is on `o` three cycles
+    later. A burst every three cycles and one beat a cycle, as long as `buffer_bytes` and `outstanding` bursts cover the
+    latency of the memory.
     """
 
     def __init__(self, shape: PortShape):
@@ -59,36 +61,45 @@ class BurstReader(wiring.Component):
         tail_width = exact_log2(shape.beat_bytes)
 
         m.submodules.splitter = splitter = BurstSplitter(shape)
+        m.submodules.bursts = bursts = BurstRegister(shape)
         wiring.connect(m, wiring.flipped(self.transfer), splitter.transfer)
-        burst = splitter.burst
+        wiring.connect(m, splitter.burst, bursts.i)
+        burst = bursts.o
 
         pending_layout = data.StructLayout({"tail": tail_width, "final": 1})
-        m.submodules.pending = pending = fifo.SyncFIFO(width=pending_layout.size, depth=shape.outstanding)
+        m.submodules.pending = pending = QuickFifo(width=pending_layout.size, depth=shape.outstanding)
         beat_layout = data.StructLayout({"data": shape.data_width, "tail": tail_width, "last": 1})
-        m.submodules.beats = beats = fifo.SyncFIFOBuffered(width=beat_layout.size, depth=shape.buffer_beats)
+        # One more, so that there is a place even while a beat is on its way out of the block.
+        m.submodules.beats = beats = BlockFifo(width=beat_layout.size, depth=shape.buffer_beats + 1)
 
-        # Room in the buffer that no burst has claimed yet.
+        # Room in the buffer that no burst has claimed yet. A burst claims its room, and is asked for from then on.
         room = Signal(range(shape.buffer_beats + 1), init=shape.buffer_beats)
-        claimed = Signal(range(shape.burst_beats + 1))
-        with m.If(self.axi.arvalid & self.axi.arready):
-            m.d.comb += claimed.eq(burst.p.last_beat + 1)
-        m.d.sync += room.eq(room - claimed + (self.o.valid & self.o.ready))
+        claims = Signal()
+        beats_claimed = Signal(range(shape.burst_beats + 1))
+        m.d.comb += [
+            claims.eq(burst.valid & ~burst.p.empty & (burst.p.last_beat < room) & pending.w_rdy & ~self.axi.arvalid),
+            beats_claimed.eq(Mux(claims, burst.p.last_beat + 1, 0)),
+        ]
+        m.d.sync += room.eq(room - beats_claimed + (self.o.valid & self.o.ready))
 
         # Addresses.
-        asked = Signal(data.StructLayout({"tail": tail_width, "final": 1}))
+        asked = Signal(pending_layout)
         m.d.comb += [
-            self.axi.araddr.eq(burst.p.address),
-            self.axi.arlen.eq(burst.p.last_beat),
             self.axi.arsize.eq(tail_width),
             self.axi.arburst.eq(1),
-            self.axi.arvalid.eq(burst.valid & ~burst.p.empty & (burst.p.last_beat < room) & pending.w_rdy),
             asked.tail.eq(burst.p.tail),
             asked.final.eq(burst.p.final),
             pending.w_data.eq(asked),
-            pending.w_en.eq(self.axi.arvalid & self.axi.arready),
+            pending.w_en.eq(claims),
         ]
+        with m.If(self.axi.arready):
+            m.d.sync += self.axi.arvalid.eq(0)
+        with m.If(claims):
+            m.d.sync += self.axi.arvalid.eq(1)
+        with m.If(~self.axi.arvalid):
+            m.d.sync += [self.axi.araddr.eq(burst.p.address), self.axi.arlen.eq(burst.p.last_beat)]
 
-        # Data. A refusal waits for the transfers before it, so that the statuses stay in order.
+        # Data: there is room. A refusal waits for the transfers before it, so that the statuses stay in order.
         m.submodules.collector = collector = StatusCollector()
         wiring.connect(m, collector.status, wiring.flipped(self.status))
         head = data.View(pending_layout, pending.r_data)
@@ -102,15 +113,13 @@ class BurstReader(wiring.Component):
             beats.w_data.eq(beat_in),
             collector.answer.p.response.eq(self.axi.rresp),
             collector.answer.p.final.eq(ends),
-            collector.answer.valid.eq(self.axi.rvalid & pending.r_rdy & beats.w_rdy),
-            self.axi.rready.eq(collector.answer.ready & pending.r_rdy & beats.w_rdy),
+            collector.answer.valid.eq(self.axi.rvalid & pending.r_rdy),
+            self.axi.rready.eq(collector.answer.ready & pending.r_rdy),
             beats.w_en.eq(self.axi.rvalid & self.axi.rready),
             pending.r_en.eq(self.axi.rvalid & self.axi.rready & self.axi.rlast),
             collector.end.p.eq(burst.p.status),
             collector.end.valid.eq(burst.valid & burst.p.empty & ~pending.r_rdy),
-            burst.ready.eq(
-                Mux(burst.p.empty, collector.end.ready & ~pending.r_rdy, self.axi.arvalid & self.axi.arready)
-            ),
+            burst.ready.eq(Mux(burst.p.empty, collector.end.ready & ~pending.r_rdy, claims)),
         ]
 
         # Out.

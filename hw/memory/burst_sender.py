@@ -1,13 +1,15 @@
 """Sends bursts of beats to memory."""
 
 from amaranth import Module, Mux, Signal
-from amaranth.lib import data, fifo, stream, wiring
+from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
 from muntin.hw.memory.axi4_signature import Axi4Signature
+from muntin.hw.memory.burst_splitter import BurstRegister
 from muntin.hw.memory.layouts import BurstLayout, TransferStatus
 from muntin.hw.memory.port_shape import PortShape
+from muntin.hw.memory.quick_fifo import BlockFifo, QuickFifo
 from muntin.hw.memory.status_collector import StatusCollector
 
 
@@ -36,9 +38,9 @@ class BurstSender(wiring.Component):
 
     Timing
     ------
-    A burst is announced in the cycle in which it is offered, at the earliest one cycle after its last beat was
-    taken; its first beat is on `axi` one cycle later. One beat a cycle, as long as `outstanding` bursts cover
-    the latency of the acknowledgements.
+    A burst is announced two cycles after it was offered, at the earliest two cycles after its last beat was taken;
+    its first beat is on `axi` one cycle after the announcement was taken. A burst every three cycles and one beat a
+    cycle, as long as `outstanding` bursts cover the latency of the acknowledgements.
     """
 
     def __init__(self, shape: PortShape):
@@ -55,40 +57,58 @@ class BurstSender(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         shape = self._shape
-        burst = self.burst
+        m.submodules.bursts = bursts = BurstRegister(shape)
+        wiring.connect(m, wiring.flipped(self.burst), bursts.i)
+        burst = bursts.o
         tail_width = exact_log2(shape.beat_bytes)
 
         announced_layout = data.StructLayout({"last_beat": 8, "tail": tail_width, "final": 1})
-        m.submodules.announced = announced = fifo.SyncFIFO(width=announced_layout.size, depth=shape.outstanding)
-        m.submodules.pending = pending = fifo.SyncFIFO(width=1, depth=shape.outstanding)
-        m.submodules.beats = beats = fifo.SyncFIFOBuffered(width=shape.data_width, depth=shape.buffer_beats)
+        m.submodules.announced = announced = QuickFifo(width=announced_layout.size, depth=shape.outstanding)
+        m.submodules.pending = pending = QuickFifo(width=1, depth=shape.outstanding)
+        m.submodules.beats = beats = BlockFifo(width=shape.data_width, depth=shape.buffer_beats)
         m.d.comb += [beats.w_data.eq(self.i.p), beats.w_en.eq(self.i.valid), self.i.ready.eq(beats.w_rdy)]
 
-        # Beats in the buffer that no announced burst has claimed yet.
+        # Beats in the buffer that no burst has claimed yet. A burst claims its beats, and is announced from then on.
         unclaimed = Signal(range(shape.buffer_beats + 1))
-        claimed = Signal(range(shape.burst_beats + 1))
-        with m.If(self.axi.awvalid & self.axi.awready):
-            m.d.comb += claimed.eq(burst.p.last_beat + 1)
-        m.d.sync += unclaimed.eq(unclaimed - claimed + (self.i.valid & self.i.ready))
-
-        # Addresses.
-        asked = Signal(announced_layout)
+        claims = Signal()
+        beats_claimed = Signal(range(shape.burst_beats + 1))
         m.d.comb += [
-            self.axi.awaddr.eq(burst.p.address),
-            self.axi.awlen.eq(burst.p.last_beat),
+            claims.eq(
+                burst.valid
+                & ~burst.p.empty
+                & (burst.p.last_beat < unclaimed)
+                & pending.w_rdy
+                & announced.w_rdy
+                & ~self.axi.awvalid
+            ),
+            beats_claimed.eq(Mux(claims, burst.p.last_beat + 1, 0)),
+        ]
+        m.d.sync += unclaimed.eq(unclaimed - beats_claimed + (self.i.valid & self.i.ready))
+
+        # Addresses. The data follow theirs, so their place is kept when it is taken: for that there is room by then.
+        asked, tail, final = Signal(announced_layout), Signal(tail_width), Signal()
+        m.d.comb += [
             self.axi.awsize.eq(tail_width),
             self.axi.awburst.eq(1),
-            self.axi.awvalid.eq(
-                burst.valid & ~burst.p.empty & (burst.p.last_beat < unclaimed) & pending.w_rdy & announced.w_rdy
-            ),
-            asked.last_beat.eq(burst.p.last_beat),
-            asked.tail.eq(burst.p.tail),
-            asked.final.eq(burst.p.final),
+            asked.last_beat.eq(self.axi.awlen),
+            asked.tail.eq(tail),
+            asked.final.eq(final),
             announced.w_data.eq(asked),
             announced.w_en.eq(self.axi.awvalid & self.axi.awready),
             pending.w_data.eq(burst.p.final),
-            pending.w_en.eq(self.axi.awvalid & self.axi.awready),
+            pending.w_en.eq(claims),
         ]
+        with m.If(self.axi.awready):
+            m.d.sync += self.axi.awvalid.eq(0)
+        with m.If(claims):
+            m.d.sync += self.axi.awvalid.eq(1)
+        with m.If(~self.axi.awvalid):
+            m.d.sync += [
+                self.axi.awaddr.eq(burst.p.address),
+                self.axi.awlen.eq(burst.p.last_beat),
+                tail.eq(burst.p.tail),
+                final.eq(burst.p.final),
+            ]
 
         # Data.
         head = data.View(announced_layout, announced.r_data)
@@ -118,8 +138,6 @@ class BurstSender(wiring.Component):
             pending.r_en.eq(self.axi.bvalid & self.axi.bready),
             collector.end.p.eq(burst.p.status),
             collector.end.valid.eq(burst.valid & burst.p.empty & ~pending.r_rdy),
-            burst.ready.eq(
-                Mux(burst.p.empty, collector.end.ready & ~pending.r_rdy, self.axi.awvalid & self.axi.awready)
-            ),
+            burst.ready.eq(Mux(burst.p.empty, collector.end.ready & ~pending.r_rdy, claims)),
         ]
         return m

@@ -113,3 +113,35 @@ class BurstSplitter(wiring.Component):
                     with m.If(burst.final):
                         m.next = "TAKE"
         return m
+
+
+class BurstRegister(wiring.Component):
+    """Keeps a burst, so that no path leads through it.
+
+    Parameters
+    ----------
+    shape : PortShape
+        Widths.
+
+    Attributes
+    ----------
+    i : In(stream of BurstLayout)
+    o : Out(stream of BurstLayout)
+
+    Timing
+    ------
+    One cycle, and a burst every other cycle.
+    """
+
+    def __init__(self, shape: PortShape):
+        burst = stream.Signature(BurstLayout(shape.address_width, shape.data_width))
+        super().__init__({"i": In(burst), "o": Out(burst)})
+
+    def elaborate(self, platform):
+        m = Module()
+        m.d.comb += self.i.ready.eq(~self.o.valid)
+        with m.If(~self.o.valid):
+            m.d.sync += [self.o.valid.eq(self.i.valid), self.o.payload.eq(self.i.payload)]
+        with m.Elif(self.o.ready):
+            m.d.sync += self.o.valid.eq(0)
+        return m

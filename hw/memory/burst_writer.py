@@ -1,6 +1,6 @@
 """Writes runs of bytes to memory in bursts."""
 
-from amaranth import Module, Signal
+from amaranth import Module, Mux, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -38,7 +38,7 @@ class BurstWriter(wiring.Component):
 
     Timing
     ------
-    The first beat is on `axi` once the whole burst is in the buffer, at the earliest four cycles after its
+    The first beat is on `axi` once the whole burst is in the buffer, at the earliest six cycles after its
     transfer was taken. One beat a cycle, as long as `outstanding` bursts cover the latency of the
     acknowledgements.
     """
@@ -63,17 +63,24 @@ class BurstWriter(wiring.Component):
         wiring.connect(m, sender.status, wiring.flipped(self.status))
         wiring.connect(m, sender.axi, wiring.flipped(self.axi))
 
-        # A transfer is admitted after the last burst of the one before was announced, hence after its last
-        # beat was taken: the count is then 0.
-        due = Signal(self._shape.length_width)
+        # Beats of the transfers that were admitted, a cycle ago at least: the next one may be while some are due.
+        due = Signal(self._shape.length_width + 2)
         some = Signal()  # due is not 0: in a flip-flop, as all that gives beats waits for it
+        admitted, taken = Signal(), Signal()
+        more = Signal(self._shape.length_width)
         m.d.comb += [
             sender.i.p.eq(self.i.p),
             sender.i.valid.eq(self.i.valid & some),
             self.i.ready.eq(sender.i.ready & some),
+            taken.eq(self.i.valid & self.i.ready),
         ]
-        with m.If(self.i.valid & self.i.ready):
-            m.d.sync += [due.eq(due - 1), some.eq(due != 1)]
-        with m.If(splitter.admitted):
-            m.d.sync += [due.eq(splitter.admitted_beats), some.eq(splitter.admitted_beats != 0)]
+        m.d.sync += [
+            admitted.eq(splitter.admitted),
+            more.eq(Mux(splitter.admitted, splitter.admitted_beats, 0)),
+            due.eq(due + more - taken),
+        ]
+        with m.If(admitted):
+            m.d.sync += some.eq(1)
+        with m.Elif(taken):
+            m.d.sync += some.eq(due != 1)
         return m

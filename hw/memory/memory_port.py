@@ -1,16 +1,20 @@
 """Readers and writers in turns on one memory port."""
 
-from amaranth import Array, Cat, Module, Mux, Signal, unsigned
-from amaranth.lib import fifo, wiring
+from amaranth import Array, Cat, Module, Mux, Signal, signed, unsigned
+from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
 from muntin.contract import ParameterError
 from muntin.hw.memory.axi4_signature import Axi4Signature
 from muntin.hw.memory.port_shape import PortShape
+from muntin.hw.memory.quick_fifo import QuickFifo
 
 _PATIENCE = 3
 """How often one whose turn it is may be passed over for a burst on the other side."""
+
+_SETTLES = 3
+"""Cycles after an address until its beats count, and whoever asked may ask again."""
 
 
 class MemoryPort(wiring.Component):
@@ -61,9 +65,9 @@ class MemoryPort(wiring.Component):
 
     Timing
     ------
-    One cycle for addresses; data and acknowledgements pass through. One beat a cycle and direction. Whoever
-    asks is served after at most ``readers`` (or ``writers``) bursts of its direction, with `alternate_bytes`
-    after at most four times as many.
+    Two cycles for addresses, one to choose and one to send; one address every third cycle. Data and acknowledgements
+    pass through. One beat a cycle and direction. Whoever asks is served after at most ``readers`` (or ``writers``)
+    bursts of its direction, with `alternate_bytes` after at most four times as many.
 
     Raises
     ------
@@ -123,59 +127,65 @@ class MemoryPort(wiring.Component):
         m.d.comb += [asks_read[n].eq(reader.arvalid) for n, reader in enumerate(readers)]
         m.d.comb += [asks_write[n].eq(writer.awvalid) for n, writer in enumerate(writers)]
 
-        # Turns. A turn goes on while beats of it are on the way, even if nobody asks for more at the moment.
-        budget = Signal(range(self._turn_beats + shape.burst_beats + 1), init=self._turn_beats)
-        spent = Signal(9)
-        open_turn = budget != 0
+        # Turns. A turn goes on while beats of it are on the way, even if nobody asks for more at the moment. Beats are
+        # counted a few cycles behind: no turn ends before the last address counts and its reader or writer can have
+        # asked again.
+        budget = Signal(signed((self._turn_beats + shape.burst_beats).bit_length() + 1), init=self._turn_beats - 1)
+        open_turn = ~budget[-1]
         on_the_way = shape.outstanding * shape.burst_beats
         read_beats = Signal(range(on_the_way + 1))
         write_beats = Signal(range(on_the_way + 1))
+        nearly_read, nearly_written = Signal(), Signal()
+        settling = Signal(range(_SETTLES + 1))
         switch = Signal()
         renew = Signal()
-        asks_same = Mux(writing, asks_write != 0, asks_read != 0)
-        asks_other = Mux(writing, asks_read != 0, asks_write != 0)
-        nearly_over = Mux(writing, ~(self._write_overlap < write_beats), ~(self._read_overlap < read_beats))
+        take_read, take_write = Signal(), Signal()
+        sent_read, sent_write = Signal(), Signal()  # in the cycle before
+        some_read, some_write = Signal(), Signal()
+        asks_same = Mux(writing, some_write, some_read)
+        asks_other = Mux(writing, some_read, some_write)
+        nearly_over = Mux(writing, nearly_written, nearly_read) & (settling == 0)
         m.d.comb += [
             switch.eq(nearly_over & asks_other & ~(open_turn & asks_same)),
             renew.eq(~asks_other & ~open_turn),
         ]
+        m.d.sync += [
+            sent_read.eq(take_read),
+            sent_write.eq(take_write),
+            nearly_read.eq(~(self._read_overlap < read_beats)),
+            nearly_written.eq(~(self._write_overlap < write_beats)),
+        ]
+        with m.If(take_read | take_write):
+            m.d.sync += settling.eq(_SETTLES)
+        with m.Elif(settling != 0):
+            m.d.sync += settling.eq(settling - 1)
         with m.If(switch):
             m.d.sync += writing.eq(~writing)
         with m.If(switch | renew):
-            m.d.sync += budget.eq(self._turn_beats)
-        with m.Else():
-            m.d.sync += budget.eq(Mux(spent < budget, budget - spent, 0))
+            m.d.sync += budget.eq(self._turn_beats - 1)
+        with m.Elif(sent_read | sent_write):
+            less = Mux(sent_write, ~self.axi.awlen, ~self.axi.arlen)  # less the beats: -n - 1 is ~n
+            m.d.sync += budget.eq(budget + Cat(less, 1).as_signed())
 
         # On which side of `alternate_bytes` the last burst of either direction lay.
         last_side = Signal()
 
         # Read addresses: one register, filled from one reader after the other.
         read_index = unsigned(max(1, (len(readers) - 1).bit_length()))
-        m.submodules.read_order = read_order = fifo.SyncFIFO(width=read_index.width, depth=shape.outstanding)
+        m.submodules.read_order = read_order = QuickFifo(width=read_index.width, depth=shape.outstanding)
         read_choice = Signal(read_index)
         chosen_reader = Array(readers)[read_choice]
-        take_read = Signal()
-        self._choose(m, asks_read, [reader.araddr for reader in readers], take_read, last_side, read_choice)
-        m.d.comb += take_read.eq(
-            ~self.halt
-            & ~writing
-            & open_turn
-            & (asks_read != 0)
-            & read_order.w_rdy
-            & (~self.axi.arvalid | self.axi.arready)
+        self._choose(
+            m, asks_read, [reader.araddr for reader in readers], take_read, sent_read, last_side, read_choice, some_read
         )
+        m.d.comb += take_read.eq(~self.halt & ~writing & open_turn & some_read & read_order.w_rdy & ~self.axi.arvalid)
         with m.If(self.axi.arready):
             m.d.sync += self.axi.arvalid.eq(0)
-        read_claim = Signal(9)
         with m.If(take_read):
             m.d.sync += self.axi.arvalid.eq(1)
             for name in ("arid", "araddr", "arlen", "arsize", "arburst"):
                 m.d.sync += getattr(self.axi, name).eq(getattr(chosen_reader, name))
-            m.d.comb += [
-                chosen_reader.arready.eq(1),
-                read_order.w_en.eq(1),
-                read_claim.eq(chosen_reader.arlen + 1),
-            ]
+            m.d.comb += [chosen_reader.arready.eq(1), read_order.w_en.eq(1)]
         m.d.comb += read_order.w_data.eq(read_choice)
 
         # Read data go to whoever asked first.
@@ -192,38 +202,38 @@ class MemoryPort(wiring.Component):
                 reader.rresp.eq(self.axi.rresp),
                 reader.rlast.eq(self.axi.rlast),
             ]
-        m.d.sync += read_beats.eq(read_beats + read_claim - beat_read)
+        read_before = Signal()
+        m.d.sync += [
+            read_before.eq(beat_read),
+            read_beats.eq(read_beats + Mux(sent_read, self.axi.arlen + 1, 0) - read_before),
+        ]
 
         # Write addresses.
         write_index = unsigned(max(1, (len(writers) - 1).bit_length()))
-        m.submodules.write_order = write_order = fifo.SyncFIFO(width=write_index.width, depth=shape.outstanding)
-        m.submodules.answer_order = answer_order = fifo.SyncFIFO(width=write_index.width, depth=shape.outstanding)
+        m.submodules.write_order = write_order = QuickFifo(width=write_index.width, depth=shape.outstanding)
+        m.submodules.answer_order = answer_order = QuickFifo(width=write_index.width, depth=shape.outstanding)
         write_choice = Signal(write_index)
         chosen_writer = Array(writers)[write_choice]
-        take_write = Signal()
-        self._choose(m, asks_write, [writer.awaddr for writer in writers], take_write, last_side, write_choice)
+        self._choose(
+            m,
+            asks_write,
+            [writer.awaddr for writer in writers],
+            take_write,
+            sent_write,
+            last_side,
+            write_choice,
+            some_write,
+        )
         m.d.comb += take_write.eq(
-            ~self.halt
-            & writing
-            & open_turn
-            & (asks_write != 0)
-            & write_order.w_rdy
-            & answer_order.w_rdy
-            & (~self.axi.awvalid | self.axi.awready)
+            ~self.halt & writing & open_turn & some_write & write_order.w_rdy & answer_order.w_rdy & ~self.axi.awvalid
         )
         with m.If(self.axi.awready):
             m.d.sync += self.axi.awvalid.eq(0)
-        write_claim = Signal(9)
         with m.If(take_write):
             m.d.sync += self.axi.awvalid.eq(1)
             for name in ("awid", "awaddr", "awlen", "awsize", "awburst"):
                 m.d.sync += getattr(self.axi, name).eq(getattr(chosen_writer, name))
-            m.d.comb += [
-                chosen_writer.awready.eq(1),
-                write_order.w_en.eq(1),
-                answer_order.w_en.eq(1),
-                write_claim.eq(chosen_writer.awlen + 1),
-            ]
+            m.d.comb += [chosen_writer.awready.eq(1), write_order.w_en.eq(1), answer_order.w_en.eq(1)]
         m.d.comb += [write_order.w_data.eq(write_choice), answer_order.w_data.eq(write_choice)]
 
         # Write data come from the writers in the order of their addresses, and answers go back in it.
@@ -245,9 +255,12 @@ class MemoryPort(wiring.Component):
                 writer.bid.eq(self.axi.bid),
                 writer.bresp.eq(self.axi.bresp),
             ]
-        m.d.sync += write_beats.eq(write_beats + write_claim - beat_written)
+        written_before = Signal()
+        m.d.sync += [
+            written_before.eq(beat_written),
+            write_beats.eq(write_beats + Mux(sent_write, self.axi.awlen + 1, 0) - written_before),
+        ]
         m.d.comb += [
-            spent.eq(read_claim | write_claim),
             self.turned.eq(switch),
             self.progress.eq(
                 (self.axi.arvalid & self.axi.arready)
@@ -263,14 +276,19 @@ class MemoryPort(wiring.Component):
         ]
         return m
 
-    def _choose(self, m, asks, addresses, granted, last_side, choice):
-        """Sets `choice` to who is served next; `granted` says that it is."""
+    def _choose(self, m, asks, addresses, taken, sent, last_side, choice, some):
+        """Sets the registers `choice`, to who is served next, and `some`, to whether anybody is.
+
+        They are of the cycle before. Nobody is chosen in the two cycles after an address was taken: by then whoever was
+        served asks again, and its next burst may be the one on the other side.
+        """
         last = Signal(choice.shape())
         plain = Signal(choice.shape())
         self._rotate(m, asks, last, plain)
+        m.d.sync += some.eq((asks != 0) & ~taken & ~sent)
         if self._alternate_bytes is None:
-            m.d.comb += choice.eq(plain)
-            with m.If(granted):
+            m.d.sync += choice.eq(plain)
+            with m.If(taken):
                 m.d.sync += last.eq(choice)
             return
         # The one whose turn it is keeps it. Usually it is passed over once at most, as the burst that passes it
@@ -279,12 +297,21 @@ class MemoryPort(wiring.Component):
         preferred = Signal(choice.shape())
         sides = Cat(address[exact_log2(self._alternate_bytes)] for address in addresses)
         others = Signal(len(asks))
-        m.d.comb += others.eq(asks & Mux(last_side, ~sides, sides))
+        passes, passed, side = Signal(), Signal(), Signal()
         self._rotate(m, others, last, preferred)
-        m.d.comb += choice.eq(Mux((others != 0) & (patience != 0), preferred, plain))
-        with m.If(granted):
-            m.d.sync += [last_side.eq(sides.bit_select(choice, 1)), patience.eq(patience - 1)]
-            with m.If(choice == plain):
+        following = Mux(passes, preferred, plain)
+        m.d.comb += [
+            others.eq(asks & Mux(last_side, ~sides, sides)),
+            passes.eq((others != 0) & (patience != 0)),
+        ]
+        m.d.sync += [
+            choice.eq(following),
+            side.eq(sides.bit_select(following, 1)),
+            passed.eq(passes & (preferred != plain)),
+        ]
+        with m.If(taken):
+            m.d.sync += [last_side.eq(side), patience.eq(patience - 1)]
+            with m.If(~passed):
                 m.d.sync += [last.eq(choice), patience.eq(_PATIENCE)]
 
     @staticmethod

@@ -1,10 +1,11 @@
 """Makes one status of all answers to a transfer."""
 
 from amaranth import Module, Mux, Signal
-from amaranth.lib import data, fifo, stream, wiring
+from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from muntin.hw.memory.layouts import TransferStatus
+from muntin.hw.memory.quick_fifo import QuickFifo
 
 
 class StatusCollector(wiring.Component):
@@ -37,7 +38,7 @@ class StatusCollector(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        m.submodules.results = results = fifo.SyncFIFO(width=len(self.status.p), depth=2)
+        m.submodules.results = results = QuickFifo(width=len(self.status.p), depth=2)
         answer, end = self.answer, self.end
         error = Signal(TransferStatus)
         current = Signal(TransferStatus)

@@ -9,6 +9,7 @@ from muntin.hw.memory.axi4_signature import Axi4Signature
 from muntin.hw.memory.burst_sender import BurstSender
 from muntin.hw.memory.layouts import BeatLayout, BurstLayout, TransferLayout, TransferStatus, WrittenLayout
 from muntin.hw.memory.port_shape import PortShape
+from muntin.hw.memory.quick_fifo import QuickFifo
 
 
 class StreamWriter(wiring.Component):
@@ -40,9 +41,9 @@ class StreamWriter(wiring.Component):
 
     Timing
     ------
-    One beat a cycle, as long as `outstanding` bursts cover the latency of the acknowledgements. `i` is ready
-    two cycles after its transfer was taken. A burst is announced one cycle after its last beat was taken. Two
-    streams may wait for their acknowledgements; a third one waits with its last beat.
+    One beat a cycle, as long as `outstanding` bursts cover the latency of the acknowledgements. Two beats are taken
+    before their transfer, others from two cycles after it was. A burst is announced four cycles after its last beat was
+    taken. Two streams may wait for their acknowledgements; a third one waits with its last beat.
     """
 
     def __init__(self, shape: PortShape):
@@ -74,6 +75,17 @@ class StreamWriter(wiring.Component):
             bursts.r_en.eq(sender.burst.ready),
         ]
 
+        m.submodules.items = items = QuickFifo(width=self.i.p.shape().size, depth=2)
+        item = stream.Signature(self.i.p.shape()).create(path=("item",))
+        m.d.comb += [
+            items.w_data.eq(self.i.payload),
+            items.w_en.eq(self.i.valid),
+            self.i.ready.eq(items.w_rdy),
+            item.payload.eq(data.View(self.i.p.shape(), items.r_data)),
+            item.valid.eq(items.r_rdy),
+            items.r_en.eq(item.ready),
+        ]
+
         transfer = Signal(TransferLayout(shape.address_width, shape.length_width))
         end = Signal(max(shape.address_width, shape.length_width) + 1)
         room = Signal(shape.length_width)  # beats
@@ -85,11 +97,11 @@ class StreamWriter(wiring.Component):
         # The bytes of the beat at hand, less one.
         tail = Signal(beat_bits)
         kept = Signal()
-        m.d.comb += kept.eq(~self.i.p.last | self.i.p.keep[0])
+        m.d.comb += kept.eq(~item.p.last | item.p.keep[0])
         m.d.comb += tail.eq(shape.beat_bytes - 1)
-        with m.If(self.i.p.last):
+        with m.If(item.p.last):
             for byte in range(shape.beat_bytes):
-                with m.If(self.i.p.keep[byte]):
+                with m.If(item.p.keep[byte]):
                     m.d.comb += tail.eq(byte)
 
         burst = Signal(burst_layout)
@@ -97,15 +109,15 @@ class StreamWriter(wiring.Component):
         fits = Signal()
         m.d.comb += [
             bursts.w_data.eq(burst),
-            burst.final.eq(self.i.p.last),
+            burst.final.eq(item.p.last),
             burst.tail.eq(tail),
             burst.last_beat.eq(count),
             burst.address.eq((beat_address - count) << beat_bits),
             lengths.w_data.eq(length),
-            sender.i.p.eq(self.i.p.data),
+            sender.i.p.eq(item.p.data),
             end.eq(transfer.address + transfer.length),
             fits.eq((status == TransferStatus.OK) & (room != 0)),
-            closes.eq(self.i.p.last | (beat_address[:burst_bits] == shape.burst_beats - 1)),
+            closes.eq(item.p.last | (beat_address[:burst_bits] == shape.burst_beats - 1)),
         ]
         with m.FSM():
             with m.State("TAKE"):
@@ -125,28 +137,28 @@ class StreamWriter(wiring.Component):
             with m.State("FILL"):
                 with m.If(kept & fits):
                     m.d.comb += [
-                        sender.i.valid.eq(self.i.valid & (~closes | bursts.w_rdy) & (~self.i.p.last | lengths.w_rdy)),
-                        self.i.ready.eq(sender.i.ready & (~closes | bursts.w_rdy) & (~self.i.p.last | lengths.w_rdy)),
-                        bursts.w_en.eq(self.i.valid & self.i.ready & closes),
-                        lengths.w_en.eq(self.i.valid & self.i.ready & self.i.p.last),
+                        sender.i.valid.eq(item.valid & (~closes | bursts.w_rdy) & (~item.p.last | lengths.w_rdy)),
+                        item.ready.eq(sender.i.ready & (~closes | bursts.w_rdy) & (~item.p.last | lengths.w_rdy)),
+                        bursts.w_en.eq(item.valid & item.ready & closes),
+                        lengths.w_en.eq(item.valid & item.ready & item.p.last),
                         lengths.w_data.eq(length + tail + 1),
                     ]
-                    with m.If(self.i.valid & self.i.ready):
+                    with m.If(item.valid & item.ready):
                         m.d.sync += [
                             beat_address.eq(beat_address + 1),
                             room.eq(room - 1),
                             length.eq(length + tail + 1),
                             count.eq(Mux(closes, 0, count + 1)),
                         ]
-                        with m.If(self.i.p.last):
+                        with m.If(item.p.last):
                             m.next = "TAKE"
                 with m.Else():
                     # The end of a stream, or what does not fit.
-                    m.d.comb += self.i.ready.eq(1)
-                    with m.If(self.i.valid):
+                    m.d.comb += item.ready.eq(1)
+                    with m.If(item.valid):
                         with m.If(kept & (status == TransferStatus.OK)):
                             m.d.sync += status.eq(TransferStatus.TOO_LONG)
-                        with m.If(self.i.p.last):
+                        with m.If(item.p.last):
                             m.next = "CLOSE"
             with m.State("CLOSE"):
                 # First the burst that was begun, if any, then the end, which has no beats.

@@ -5,7 +5,7 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.data import StructLayout
 from amaranth.lib.wiring import In, Out
 
-from muntin.hw.splitjoin.quick_fifo import QuickFifo
+from muntin.hw.memory.quick_fifo import QuickFifo
 
 
 def slack(way: int) -> int:

@@ -9,10 +9,10 @@ from muntin.contract.designs.splitjoin import Order, SplitJoinParameters
 from muntin.hw.bisort.insertion_buffer import InsertionBuffer
 from muntin.hw.bisort.layouts import row_layout
 from muntin.hw.bisort.merger import Merger
+from muntin.hw.memory.quick_fifo import QuickFifo
 from muntin.hw.splitjoin.band import BandSums, ClosedRange
 from muntin.hw.splitjoin.layouts import Side, result_layout, result_of
 from muntin.hw.splitjoin.nested_loop import NO_COLLISION
-from muntin.hw.splitjoin.quick_fifo import QuickFifo
 from muntin.hw.splitjoin.sub_window import SubWindowSignature, command_layout
 
 

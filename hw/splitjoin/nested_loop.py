@@ -6,9 +6,9 @@ from amaranth.lib.wiring import In, Out
 
 from muntin.contract.designs.bisort import ROW_BITS
 from muntin.contract.designs.splitjoin import Order, SplitJoinParameters, second_column
+from muntin.hw.memory.quick_fifo import QuickFifo
 from muntin.hw.splitjoin.band import BandSums, ClosedRange
 from muntin.hw.splitjoin.layouts import ARRIVAL_BITS, Side, result_of
-from muntin.hw.splitjoin.quick_fifo import QuickFifo
 from muntin.hw.splitjoin.sub_window import SubWindowSignature, command_layout
 
 NO_COLLISION = {"no_rw_check": 1}  # for Yosys: nothing depends on what a read gives that meets a write

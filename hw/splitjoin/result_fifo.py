@@ -4,9 +4,9 @@ from amaranth.hdl import Module, Mux, Signal, Value
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
+from muntin.hw.memory.quick_fifo import QuickFifo
 from muntin.hw.splitjoin.almost_full_fifo import min_depth, slack
 from muntin.hw.splitjoin.layouts import result_layout
-from muntin.hw.splitjoin.quick_fifo import QuickFifo
 
 
 class ResultFlow(wiring.Signature):

@@ -59,8 +59,17 @@ BUILD = Ecp5Board.of(
     free_rows=("splitjoin",),
     row_bits=15,
     bank_bits=3,
-    seeds=(1, 2, 3),
+    seeds=(2, 1, 3),
     seeds_of={"splitjoin": (1, 2, 3, 4)},
     routers={"splitjoin": "router1"},
     for_delays=("splitjoin",),
+    crossings=(
+        # Resets, which begin at once and end through two registers of the clock they belong to.
+        "clk100$TRELLIS_IO_IN -> clk",
+        "clk100$TRELLIS_IO_IN -> dram.core_clkout1",
+        "dram.core_clkout1 -> clk",
+        # The same, and Ethernet's FIFOs, by Gray codes through two registers.
+        "clk -> eth_clk_rx$TRELLIS_IO_IN",
+        "eth_clk_rx$TRELLIS_IO_IN -> clk",
+    ),
 )

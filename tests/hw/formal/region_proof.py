@@ -10,9 +10,9 @@ from amaranth.lib.data import StructLayout
 from amaranth.lib.wiring import In, Out
 
 from muntin.contract.designs.splitjoin import SplitJoinParameters
+from muntin.hw.memory.quick_fifo import QuickFifo
 from muntin.hw.splitjoin import region
 from muntin.hw.splitjoin.layouts import Side
-from muntin.hw.splitjoin.quick_fifo import QuickFifo
 from muntin.hw.splitjoin.region import Region
 from muntin.hw.splitjoin.sub_window import SubWindowSignature
 from tests.hw.formal.command_law import command_law

@@ -8,6 +8,7 @@ from amaranth.hdl import Assert, Assume, Elaboratable, Fragment, Module, Signal
 
 from muntin.hw.bisort import bound_repeater, layouts
 from muntin.hw.bisort.bound_repeater import BoundRepeater
+from tests.hw.formal.fifo_proof import NoFifo
 from tests.hw.formal.stream_law import law_domain, stream_law
 
 _PLACES = 3
@@ -18,7 +19,8 @@ class RepeaterProof(Elaboratable):
 
     The solver picks one bound to follow, with where it stands in its batch. It comes out there, once for each run, in
     the order of their places; what comes out is counted by its own marks of a batch's last bound, which are followed
-    like any other bit. A batch is given two cycles after it has come in, and there is always room for two.
+    like any other bit. A batch is given four cycles after it has come in, and there is always room for two. The FIFO at
+    the end is left out.
 
     Parameters
     ----------
@@ -38,7 +40,10 @@ class RepeaterProof(Elaboratable):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         law = law_domain(platform)
-        with mock.patch.object(bound_repeater, "RUN_PLACES", _PLACES):
+        with (
+            mock.patch.object(bound_repeater, "RUN_PLACES", _PLACES),
+            mock.patch.object(bound_repeater, "QuickFifo", NoFifo),
+        ):
             m.submodules.dut = Fragment.get(self.dut, platform)
         dut, rows = self.dut, self._rows
         began, runs = Signal(), Signal.like(dut.runs)
@@ -86,9 +91,12 @@ class RepeaterProof(Elaboratable):
             ]
 
         # Nothing waits that may go on.
-        late = Signal()
-        m.d.sync += late.eq((inside != 0) & ~dut.o.valid)
-        m.d[law] += [Assert(~late | (inside == 0) | dut.o.valid), Assert(dut.i.ready | (inside >= 2))]
+        late = Signal(range(5))
+        with m.If((inside == 0) | dut.o.valid):
+            m.d.sync += late.eq(0)
+        with m.Else():
+            m.d.sync += late.eq(late + (late != 4))
+        m.d[law] += [Assert(late < 4), Assert(dut.i.ready | (inside >= 2))]
 
         # The bound that is followed, and how many batches come before its own.
         following = Signal()

@@ -21,10 +21,9 @@ from amaranth.sim import Simulator
 
 from muntin.hw.boards.tools import ended, tools_environment
 from muntin.hw.conversion import to_rtlil
-from muntin.sim.kept import digest, kept
+from muntin.sim.kept import CACHE, digest, kept
 
-ROOT = Path(__file__).parents[3]
-BUILD = ROOT / "build" / "proofs"
+BUILD = CACHE / "proofs"
 ABC = Path(__file__).parent / "abc.py"
 
 

@@ -104,6 +104,7 @@ def test_more_memory_than_stands_side_by_side(tmp_path):
         gather_memory(tmp_path / "ring.json")
 
 
+@pytest.mark.full
 def test_a_core_and_where_it_stands(tmp_path):
     """Through the tools: nextpnr takes the places, and a core that has those of its own registers keeps them."""
     ring = synthesize(Ring(JoinCore(TINY, index=0)), tmp_path, "core")

@@ -1,7 +1,12 @@
-"""Verilog in which a read that meets a write gives something wrong."""
+"""Puts into Verilog what an FPGA may do where a design must not care.
+
+A block RAM gives anything where a read meets a write. A register that Amaranth makes has an initial value, which the
+bitstream sets; a reset must not rely on it, as it comes again and again, whatever the registers hold by then.
+"""
 
 from __future__ import annotations
 
+import random
 import re
 
 _MEMORY = re.compile(r"^  reg (?:\[\d+:\d+\] )?(\S+) \[\d+:\d+\];$", re.M)
@@ -13,6 +18,7 @@ _PROCESS = re.compile(
     re.M,
 )
 _PLACE = re.compile(r"(\S+?) ?\[(.*)\]")
+_REGISTER = re.compile(r"^(  reg (?:signed )?(?:\[(\d+):0\] )?(?:\\\S+ |\w+)) = [^;]+;$", re.M)
 
 
 def colliding_reads(text: str) -> str:
@@ -64,3 +70,42 @@ def _module(text: str) -> str:
         return found[0].replace(f"<= {what};", f"<= {wrong};")
 
     return _PROCESS.sub(read, text)
+
+
+def without_initial_values(text: str) -> str:
+    """Leave out what registers begin with.
+
+    Parameters
+    ----------
+    text : str
+        Verilog as Amaranth writes it.
+
+    Returns
+    -------
+    str
+        The same, with ``reg [3:0] a;`` for ``reg [3:0] a = 4'h0;``. What memories hold first stays: a read-only one has
+        nothing else.
+    """
+    return _REGISTER.sub(r"\1;", text)
+
+
+def with_drawn_values(text: str) -> str:
+    """Let registers begin with drawn values, always the same.
+
+    Parameters
+    ----------
+    text : str
+        As of `without_initial_values`.
+
+    Returns
+    -------
+    str
+        The same, with ``reg [3:0] a = 4'h9;`` for ``reg [3:0] a = 4'h0;``.
+    """
+    drawn = random.Random(1)
+
+    def begin(register: re.Match[str]) -> str:
+        bits = int(register[2] or 0) + 1
+        return f"{register[1]} = {bits}'h{drawn.getrandbits(bits):x};"
+
+    return _REGISTER.sub(begin, text)

@@ -1,4 +1,6 @@
-"""Reads that meet writes give something wrong in simulation, and no others do."""
+"""Reads that meet writes give something wrong in simulation, and no others do; registers begin with anything."""
+
+import re
 
 import pytest
 from amaranth.back import verilog
@@ -8,7 +10,7 @@ from amaranth.lib.fifo import SyncFIFOBuffered
 from amaranth.lib.wiring import In, Out
 
 from muntin.sim.block_runner import run_bench
-from muntin.sim.colliding_reads import colliding_reads
+from muntin.sim.undefined import colliding_reads, with_drawn_values
 
 
 class Store(wiring.Component):
@@ -114,3 +116,27 @@ module top(clk);
 endmodule
 """
     assert colliding_reads(text) == text
+
+
+def test_registers_begin_with_drawn_values():
+    class Registers(wiring.Component):
+        i: In(40)
+        o: Out(40)
+        flag: Out(1, init=1)
+
+        def elaborate(self, platform) -> Module:
+            m = Module()
+            m.submodules.store = Store()
+            m.d.sync += [self.o.eq(self.i), self.flag.eq(~self.flag)]
+            return m
+
+    text = verilog.convert(Registers(), emit_src=False)
+    drawn = with_drawn_values(text)
+    assert "reg [39:0] o = 40'h0000000000;" in text
+    (value,) = re.findall(r"^  reg \[39:0\] o = 40'h([0-9a-f]{1,10});$", drawn, re.M)
+    assert 4 < int(value, 16).bit_count() < 36
+    assert re.search(r"^  reg flag = 1'h[01];$", drawn, re.M)
+    assert drawn == with_drawn_values(text)
+    changed = [line for line in drawn.splitlines() if line not in text.splitlines()]
+    assert 1 <= len(changed) <= 3
+    assert all(line.startswith("  reg ") for line in changed)

@@ -1,4 +1,4 @@
-"""A FIFO that answers out of registers."""
+"""FIFOs that answer out of registers."""
 
 from amaranth.hdl import Cat, Const, Elaboratable, Module, Mux, Signal, Value
 from amaranth.lib import fifo, memory
@@ -108,4 +108,42 @@ class QuickFifo(fifo.FIFOInterface, Elaboratable):
                     m.d.sync += second.eq(Mux(filled[2], reader.data, new))
         with m.If(self.r_en if self._eager else got | ~some):
             m.d.sync += first.eq(Mux(more, self.behind, self.w_data))
+        return m
+
+
+class BlockFifo(fifo.FIFOInterface, Elaboratable):
+    """As the library's `SyncFIFOBuffered`, which fits block RAM, but it answers out of registers.
+
+    Parameters
+    ----------
+    width, depth : int
+        Bits of an item, and items, at least 2. Two more are kept behind them.
+
+    Timing
+    ------
+    An item a cycle, three cycles later. `r_rdy` and `r_data` are registers.
+    """
+
+    def __init__(self, *, width: int, depth: int):
+        super().__init__(width=width, depth=depth)
+        self.w_level = Signal(range(depth + 3))
+        self.r_level = Signal(range(depth + 3))
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        m.submodules.block = block = fifo.SyncFIFOBuffered(width=self.width, depth=self.depth)
+        m.submodules.quick = quick = QuickFifo(width=self.width, depth=2)
+        m.d.comb += [
+            block.w_data.eq(self.w_data),
+            block.w_en.eq(self.w_en),
+            self.w_rdy.eq(block.w_rdy),
+            quick.w_data.eq(block.r_data),
+            quick.w_en.eq(block.r_rdy),
+            block.r_en.eq(quick.w_rdy),
+            self.r_data.eq(quick.r_data),
+            self.r_rdy.eq(quick.r_rdy),
+            quick.r_en.eq(self.r_en),
+            self.w_level.eq(block.w_level + quick.w_level),
+            self.r_level.eq(self.w_level),
+        ]
         return m
