@@ -18,20 +18,21 @@ from unittest import mock
 
 from amaranth.lib import wiring
 from cocotb_tools.check_results import get_results
+from cocotb_tools.config import libs_dir
 from cocotb_tools.runner import get_runner
 
-import muntin.sim.colliding_reads
 import muntin.sim.compact_verilog
+import muntin.sim.undefined
 from muntin.hw.conversion import rtlil_to_verilog, to_rtlil
 from muntin.sim.board.compile_board import verilator_environment
-from muntin.sim.colliding_reads import colliding_reads
 from muntin.sim.compact_verilog import compact_verilog
-from muntin.sim.kept import alone, digest, kept
+from muntin.sim.kept import CACHE, alone, digest, kept
 from muntin.sim.netlist import NETLIST_OPTIONS, made_by, netlist_verilog
-from muntin.sim.power_up import INPUTS, inputs_of, without_initial_values
+from muntin.sim.power_up import INPUTS, inputs_of
+from muntin.sim.undefined import colliding_reads, without_initial_values
 
 ROOT = Path(__file__).resolve().parents[1]
-BUILD = ROOT / "build" / "blocks"
+BUILD = CACHE / "blocks"
 # Compiling takes longer than running.
 _MAKEFLAGS = "OPT_FAST=-O1 OPT_SLOW=-O0 OPT_GLOBAL=-O1"
 # Only ports are seen from outside: with every signal public, compiling takes several times as long. One source file
@@ -68,7 +69,7 @@ def run_bench(
     `muntin.sim.coverage`, in ``coverage.dat`` next to the log.
 
     With ``POWER_UP=1`` in the environment, and where the bench asks for it, what registers hold before the first reset
-    is drawn by the seed; see `muntin.sim.power_up`. A netlist has what a bitstream sets.
+    is drawn by the seed; see `muntin.sim.undefined`. A netlist has what a bitstream sets.
 
     With ``WAVES=1`` in the environment the waveforms are written next to the log, as ``dump.vcd``.
 
@@ -77,7 +78,7 @@ def run_bench(
     component : Component
         Must not change afterwards: what it was turned into is used again.
     name : str
-        Names the folder below `build/blocks`.
+        Names the folder in `muntin.sim.kept.CACHE`.
     bench : str
         Import path of the module of cocotb tests.
     seed : int
@@ -126,6 +127,10 @@ def run_bench(
                 plusargs=["+verilator+rand+reset+2", f"+verilator+seed+{1 + seed % (2**31 - 1)}"] if how.drawn else [],
                 # cocotb takes COVERAGE for that of Python unless it is told.
                 extra_env={
+                    # Before those of the environment that the model was compiled in, which may be gone.
+                    "LD_LIBRARY_PATH": os.pathsep.join(
+                        filter(None, [str(libs_dir), os.environ.get("LD_LIBRARY_PATH")])
+                    ),
                     "BENCH_SETTINGS": json.dumps(settings | {"seed": seed}),
                     INPUTS: inputs_of((model / "top.v").read_text()) if how.drawn else "",
                     "COCOTB_USER_COVERAGE": "0",
@@ -235,9 +240,7 @@ def _leave(place: Path, *names: str) -> None:
 def _tools() -> list[object]:
     """What a model depends on beside the block."""
     compiler = subprocess.run(["c++", "--version"], capture_output=True, text=True, check=True).stdout
-    passes = [
-        Path(str(module.__file__)).read_text() for module in (muntin.sim.colliding_reads, muntin.sim.compact_verilog)
-    ]
+    passes = [Path(str(module.__file__)).read_text() for module in (muntin.sim.undefined, muntin.sim.compact_verilog)]
     versions = [importlib.metadata.version(package) for package in _PACKAGES]
     here = hashlib.sha256(Path(__file__).read_bytes()).hexdigest()
     return [here, *versions, compiler, *passes]

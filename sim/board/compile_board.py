@@ -22,11 +22,12 @@ from muntin.hw.conversion import to_verilog
 from muntin.hw.memory.port_shape import PortShape
 from muntin.sim.board.board import Board, BoardBuildError
 from muntin.sim.board.memories import MemorySettings
-from muntin.sim.colliding_reads import colliding_reads
 from muntin.sim.compact_verilog import compact_verilog
-from muntin.sim.kept import COUNTS, digest, is_whole, kept
+from muntin.sim.kept import CACHE, digest, kept
+from muntin.sim.undefined import colliding_reads, with_drawn_values
 
-BUILD = Path(__file__).resolve().parents[2] / "build" / "boards"
+BUILD = CACHE / "boards"
+_CONTENT = "content"  # holds the name of a board's folder
 _HARNESS = Path(__file__).with_name("harness.cpp")
 _VERILATOR = [
     "verilator",
@@ -82,7 +83,7 @@ def compile_board(
     shape : PortShape
         Of the engine's ports.
     name : str
-        Names the folder below `build/boards`.
+        Names the folder in `muntin.sim.kept.CACHE`.
     key : str, optional
         Says all there is to say about the engine but its source. A board that was compiled from the same sources is
         then found at once, without turning the engine into Verilog first, which takes seconds.
@@ -114,6 +115,7 @@ def compile_texts(
     *,
     key: str | None = None,
     progress: Callable[[int, int], None] | None = None,
+    options: Sequence[str] = (),
 ) -> Path:
     """Compile Verilog with the module `board` into a library.
 
@@ -124,27 +126,36 @@ def compile_texts(
         need be.
     name, key, progress
         As of `compile_board`, which see.
+    options : sequence of str
+        Further ones for Verilator.
     """
     try:
         environment = verilator_environment()
     except FileNotFoundError as error:
         raise BoardBuildError(str(error)) from error
     waves = os.environ.get("WAVES", "0") == "1"
-    verilate = [*_VERILATOR, *(["--trace"] if waves else [])]
+    verilate = [*_VERILATOR, *options, *(["--trace"] if waves else [])]
     compiler = [*_COMPILER, _FAST, *(["-DWAVES"] if waves else [])]
     tools = [verilate, compiler, [_version(command[0], environment["PATH"]) for command in (verilate, compiler)]]
-    short_cut = None
-    if key is not None:
-        short_cut = BUILD / f"{name}-{digest([key, _sources(), tools])}.of"
-        if short_cut.exists() and is_whole(BUILD / short_cut.read_text()):
-            COUNTS["board kept"] += 1
-            return BUILD / short_cut.read_text()
-    folder = _compile(make_texts(), name, tools, environment, progress or (lambda done, steps: None))
-    if short_cut is not None:
-        hidden = short_cut.with_suffix(f".{os.getpid()}")
-        hidden.write_text(folder.name)
-        os.replace(hidden, short_cut)
-    return folder
+
+    @functools.cache
+    def texts() -> dict[str, str]:
+        return {**make_texts(), "harness.cpp": _HARNESS.read_text()}
+
+    def named() -> str:
+        return f"{name}-{'waves-' if waves else ''}{digest([texts(), *tools])}"
+
+    def point(place: Path) -> None:
+        (place / _CONTENT).write_text(named())
+
+    def make(place: Path) -> None:
+        _compile(texts(), place, tools, environment, progress or (lambda done, steps: None))
+
+    if key is None:
+        return kept(BUILD / named(), "board", make)
+    by_key = BUILD / f"{name}-of-{digest([key, _sources(), tools])}"
+    content = kept(by_key, "content", point)
+    return kept(BUILD / (content / _CONTENT).read_text(), "board", make)
 
 
 def _texts(engine: wiring.Component, channels: Sequence[MemorySettings], shape: PortShape) -> dict[str, str]:
@@ -153,7 +164,7 @@ def _texts(engine: wiring.Component, channels: Sequence[MemorySettings], shape: 
     texts = {f"channel_{number}.v": core.verilog for number, core in enumerate(cores)}
     board = Board(engine, cores, shape)
     text = to_verilog(board, "board")
-    texts["board.v"] = colliding_reads(compact_verilog(text))
+    texts["board.v"] = with_drawn_values(colliding_reads(compact_verilog(text)))
     texts["public.vlt"] = "`verilator_config\n" + "".join(
         f'public_flat_rw -module "channel_{number}" -var "{array}"\n'
         for number, core in enumerate(cores)
@@ -188,64 +199,54 @@ def port_files(board: str, arrays: Sequence[str] = (), channels: Sequence[Sequen
 
 def _compile(
     texts: dict[str, str],
-    name: str,
+    place: Path,
     tools: list[list[str]],
     environment: dict[str, str],
     tell: Callable[[int, int], None],
-) -> Path:
-    """Compiles a board, unless its content has been: the folder."""
+) -> None:
+    """Compiles a board into an empty folder."""
     verilate, compiler, _ = tools
-    waves = "--trace" in verilate
-    texts = {**texts, "harness.cpp": _HARNESS.read_text()}
+    tell(0, 1)
+    for file, text in texts.items():
+        (place / file).write_text(text)
+    designs = sorted((file for file in texts if file.endswith((".vlt", ".v"))), key=lambda file: file.endswith(".v"))
+    _run([*verilate, *designs], place, environment)
+    root = Path(environment.get("VERILATOR_ROOT") or _system_root(environment))
+    include = ["-I.", f"-I{root / 'include'}", f"-I{root / 'include' / 'vltstd'}"]
+    generated = list(place.glob("Vboard*.cpp"))
+    # Headers take longer than most sources: a file for each core, and one for what runs once.
+    slow = [path.name for path in generated if "__Slow" in path.name]
+    fast: list[list[Path]] = [[] for _ in range(min(_CORES, 4))]
+    for path in sorted([*generated, place / "harness.cpp"], key=lambda path: (-path.stat().st_size, path.name)):
+        if path.name not in slow:
+            min(fast, key=lambda part: sum(other.stat().st_size for other in part)).append(path)
+    parts = {"slow": slow} | {f"fast_{number}": [path.name for path in part] for number, part in enumerate(fast)}
+    steps, done, telling = len(parts) + 3, 0, threading.Lock()
 
-    folder = BUILD / f"{name}-{'waves-' if waves else ''}{digest([texts, *tools])}"
+    def step() -> None:
+        nonlocal done
+        with telling:
+            done += 1
+            tell(done, steps)
 
-    def make(place: Path) -> None:
-        tell(0, 1)
-        for file, text in texts.items():
-            (place / file).write_text(text)
-        designs = sorted(
-            (file for file in texts if file.endswith((".vlt", ".v"))), key=lambda file: file.endswith(".v")
-        )
-        _run([*verilate, *designs], place, environment)
-        root = Path(environment.get("VERILATOR_ROOT") or _system_root(environment))
-        include = ["-I.", f"-I{root / 'include'}", f"-I{root / 'include' / 'vltstd'}"]
-        generated = list(place.glob("Vboard*.cpp"))
-        # Headers take longer than most sources: a file for each core, and one for what runs once.
-        slow = [path.name for path in generated if "__Slow" in path.name]
-        fast: list[list[Path]] = [[] for _ in range(min(_CORES, 4))]
-        for path in sorted([*generated, place / "harness.cpp"], key=lambda path: (-path.stat().st_size, path.name)):
-            if path.name not in slow:
-                min(fast, key=lambda part: sum(other.stat().st_size for other in part)).append(path)
-        parts = {"slow": slow} | {f"fast_{number}": [path.name for path in part] for number, part in enumerate(fast)}
-        steps, done, telling = len(parts) + 3, 0, threading.Lock()
-
-        def step() -> None:
-            nonlocal done
-            with telling:
-                done += 1
-                tell(done, steps)
-
-        def translate(part: str) -> str:
-            (place / f"{part}.cpp").write_text("".join(f'#include "{source}"\n' for source in parts[part]))
-            # What runs once need not be fast.
-            speed = [_SLOW] if part == "slow" else []
-            _run([*compiler, *speed, *include, "-c", "-o", f"{part}.o", f"{part}.cpp"], place, environment)
-            step()
-            return f"{part}.o"
-
+    def translate(part: str) -> str:
+        (place / f"{part}.cpp").write_text("".join(f'#include "{source}"\n' for source in parts[part]))
+        # What runs once need not be fast.
+        speed = [_SLOW] if part == "slow" else []
+        _run([*compiler, *speed, *include, "-c", "-o", f"{part}.o", f"{part}.cpp"], place, environment)
         step()
-        runtime = _runtime(root, waves, tools, environment)
-        step()
-        with ThreadPoolExecutor(_CORES) as pool:
-            objects = list(pool.map(translate, parts))
-        _run([*compiler, "-shared", "-o", "board.so", *objects, *runtime, "-lpthread", "-latomic"], place, environment)
-        step()
-        for made in place.iterdir():
-            if made.name not in (*texts, "board.so"):
-                made.unlink()
+        return f"{part}.o"
 
-    return kept(folder, "board", make)
+    step()
+    runtime = _runtime(root, "--trace" in verilate, tools, environment)
+    step()
+    with ThreadPoolExecutor(_CORES) as pool:
+        objects = list(pool.map(translate, parts))
+    _run([*compiler, "-shared", "-o", "board.so", *objects, *runtime, "-lpthread", "-latomic"], place, environment)
+    step()
+    for made in place.iterdir():
+        if made.name not in (*texts, "board.so"):
+            made.unlink()
 
 
 def _runtime(root: Path, waves: bool, tools: list[list[str]], environment: dict[str, str]) -> list[str]:

@@ -16,7 +16,7 @@ from migen import ClockDomain, ClockSignal, Instance, Module, Record, ResetSigna
 
 from muntin.contract.boards import EthernetLine
 from muntin.hw.dram.dram_settings import Ddr3Settings, DramCore, DramSettings, SdrSettings
-from muntin.hw.dram.litedram_channel import litedram_channel
+from muntin.hw.dram.litedram_channel import dram_chip, litedram_channel
 from muntin.hw.link.udp_core import udp_core
 from muntin.sim.board.ecp5_phy_model import Ecp5PhyModel
 
@@ -84,17 +84,9 @@ def _sdr(top: Module, chip: Any, settings: SdrSettings) -> Any:
     widths = settings.out(geometry.rowbits, geometry.bankbits) | settings.both()
     pads = Record([(pad, width) for pad, width in widths.items() if pad != "clk"], name=settings.pads)
     pins = {f"{'io' if pad in settings.both() else 'i'}_{pad}": getattr(pads, pad) for pad, *_ in pads.layout}
-    timings = {}
-    for timing in ("RCD", "RP", "RAS", "RFC"):
-        cycles, nanoseconds = chip.get(f"t{timing}")
-        timings[f"p_{timing}"] = max(cycles or 0, math.ceil((nanoseconds or 0) * settings.clock_hz / 1e9))
     top.specials += Instance(
         "sdr_chip",
-        p_ROW_BITS=geometry.rowbits,
-        p_COLUMN_BITS=geometry.colbits,
-        p_BANK_BITS=geometry.bankbits,
-        p_WIDTH=settings.chip_bits,
-        **timings,
+        **{f"p_{name}": value for name, value in chip_parameters(settings).items()},
         i_clk=~ClockSignal("sys"),  # behind the controller's, as on the board
         **pins,
     )
@@ -103,6 +95,22 @@ def _sdr(top: Module, chip: Any, settings: SdrSettings) -> Any:
 
 _PHYS: dict[type[DramSettings], Callable[..., Any]] = {Ddr3Settings: _ddr3, SdrSettings: _sdr}
 _CHIPS = {Ddr3Settings: "", SdrSettings: Path(__file__).with_name("sdr_chip.v").read_text()}
+_TIMINGS: dict[type[DramSettings], tuple[str, ...]] = {
+    SdrSettings: ("RCD", "RP", "RAS", "RFC"),
+    Ddr3Settings: ("RCD", "RP", "RAS", "RFC", "WR"),
+}
+
+
+def chip_parameters(settings: DramSettings) -> dict[str, int]:
+    """Parameters of ``sdr_chip.v`` or ``ddr3_chip.v``: bits of its address and data, and its timings in its cycles."""
+    chip = dram_chip(settings)
+    geometry = chip.geom_settings
+    bits = {"ROW_BITS": geometry.rowbits, "COLUMN_BITS": geometry.colbits, "BANK_BITS": geometry.bankbits}
+    timings = {}
+    for timing in _TIMINGS[type(settings)]:
+        cycles, nanoseconds = chip.get(f"t{timing}")
+        timings[timing] = max(cycles or 0, math.ceil((nanoseconds or 0) * settings.chip_hz / 1e9))
+    return {**bits, "WIDTH": settings.chip_bits, **timings}
 
 
 def simulated_ethernet(line: EthernetLine, name: str, *, clock_hz: int) -> str:

@@ -18,12 +18,14 @@ from muntin.hw.boards.board_build import build_of
 from muntin.hw.boards.ecp5_board import Ecp5Board
 from muntin.hw.boards.linked_kernel import LinkedKernel, kernel_of
 from muntin.hw.conversion import to_verilog
+from muntin.sim.board.board_netlist import board_netlist, ticks
 from muntin.sim.board.compile_board import compile_texts, port_files
 from muntin.sim.board.ethernet_computer import EthernetComputer
 from muntin.sim.board.link_models import simulated_dram, simulated_ethernet
 from muntin.sim.board.simulated_board import SimulatedBoard
-from muntin.sim.colliding_reads import colliding_reads
 from muntin.sim.compact_verilog import compact_verilog
+from muntin.sim.netlist import NETLIST_OPTIONS, made_by
+from muntin.sim.undefined import colliding_reads, with_drawn_values
 
 _ETHERNET = {"clk": In(1), "rx_valid": In(1), "rx_data": In(8), "tx_valid": Out(1), "tx_data": Out(8)}
 
@@ -65,6 +67,8 @@ class LinkedTop(wiring.Component):
 
 DIVISOR = 4
 """Cycles of a bit on the line, which need not wait for a real one."""
+_LOCKS = 1 << 18  # cycles, in which the clocks of a netlist lock
+_SETTLES = 256  # cycles of the controller, in which its resets end behind that
 
 
 class LinkedBoard:
@@ -81,6 +85,9 @@ class LinkedBoard:
         One of the board's.
     progress : callable, optional
         As in `compile_board`.
+    netlist : bool
+        Whether it is what the whole top becomes after synthesis, with its pins, as of `board_netlist`; of a design
+        without Ethernet.
 
     Attributes
     ----------
@@ -95,18 +102,33 @@ class LinkedBoard:
     ------
     BoardBuildError
         If it cannot be compiled.
+    ParameterError
+        If there is no netlist of the design.
     """
 
-    def __init__(self, name: str, design: str | None = None, *, progress: Callable[[int, int], None] | None = None):
+    def __init__(
+        self,
+        name: str,
+        design: str | None = None,
+        *,
+        progress: Callable[[int, int], None] | None = None,
+        netlist: bool = False,
+    ):
         board = build_of(name)
         chosen = board.design(design)
+        kind = "netlist" if netlist else "linked"
         folder = compile_texts(
-            lambda: _texts(board, chosen),
-            f"linked-{board.name}-{chosen}",
-            key=repr((board, chosen)),
+            lambda: board_netlist(board, chosen, DIVISOR) if netlist else _texts(board, chosen),
+            f"{kind}-{board.name}-{chosen}",
+            key=repr((board, chosen, made_by() if netlist else None)),
             progress=progress,
+            options=NETLIST_OPTIONS if netlist else (),
         )
         self.board = SimulatedBoard(folder)
+        cycles = ticks(board.dram_of(chosen)) if netlist else 1
+        if netlist:
+            self.board.run_until("locked", 1, _LOCKS)
+            self.board.run(_SETTLES * cycles)
         file, far_end = os.openpty()
         tty.setraw(far_end)
         os.set_blocking(file, False)
@@ -122,7 +144,7 @@ class LinkedBoard:
         wire = wires[0].fileno() if wires else -1
         stop = ctypes.c_int32(0)
         thread = threading.Thread(
-            target=self.board.serve, args=(file, DIVISOR, wire, stop), name=self.path, daemon=True
+            target=self.board.serve, args=(file, DIVISOR * cycles, wire, stop), name=self.path, daemon=True
         )
         thread.start()
         self._free = weakref.finalize(self, _give_back, stop, thread, self.computer, wires, (file, far_end), self.board)
@@ -172,7 +194,7 @@ def _texts(board: Ecp5Board, design: str) -> dict[str, str]:
         ethernet=(ethernet := board.ethernet_of(design)) is not None,
     )
     text = to_verilog(LinkedTop(linked), "board")
-    text = colliding_reads(compact_verilog(text))
+    text = with_drawn_values(colliding_reads(compact_verilog(text)))
     texts = {"board.v": text, "dram.v": core.verilog, **port_files(text)}
     if ethernet is not None:
         texts["ethernet.v"] = simulated_ethernet(ethernet, "ethernet", clock_hz=dram.clock_hz)

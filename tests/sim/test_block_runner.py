@@ -11,7 +11,7 @@ from cocotb.triggers import ClockCycles
 from muntin.sim import block_runner
 from muntin.sim.block_runner import run_bench
 from muntin.sim.kept import COUNTS
-from tests.sim.test_colliding_reads import Store
+from tests.sim.test_undefined import Store
 
 
 class Forgetful(Store):
@@ -68,6 +68,7 @@ def test_what_registers_hold_first_is_drawn(seed, monkeypatch):
         run_bench(Held(False), "never_reset", __name__, seed=seed)
 
 
+@pytest.mark.full
 def test_the_runtime_is_compiled_once(seed, tmp_path, monkeypatch):
     """Two blocks take it from one place; no makefile makes it again."""
     left = []

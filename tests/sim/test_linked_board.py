@@ -7,11 +7,18 @@ import threading
 import tty
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
+from muntin import Band, Rows, WindowJoin
+from muntin.contract.boards import BOARDS
+from muntin.contract.simulations import SIMULATIONS
+from muntin.hardware import open_device
 from muntin.host.errors import LinkDamagedError, LinkIdentityError, LinkLostError, LinkSilentError
+from muntin.host.fpga.device import FpgaDevice
 from muntin.host.fpga.link import LinkClient, SerialPort
 from muntin.host.fpga.serial_board import LaneTiming, SerialBoard
+from muntin.host.fpga.transports import at_line
 from muntin.host.selftest import selftest
 from muntin.hw.boards.board_build import build_of
 from tests.simulated import simulated
@@ -23,8 +30,6 @@ BAUD = 1_000_000
 
 @pytest.fixture(scope="module")
 def device():
-    from muntin.hardware import open_device
-
     simulated("sim:ecpix5", 32)
     opened = open_device("sim:ecpix5")
     yield opened
@@ -62,6 +67,34 @@ def test_a_selftest_passes_with_splitjoin():
     lines = list(selftest(simulated("sim:ecpix5:design=splitjoin", 64), hold=0))
     assert [line.split()[0] for line in lines] == ["device", "identity", "lane", "lane", "memory", "soak", "join"]
     assert "cores 2, lanes 4, rows 4096, key_bits 64, time_bits 64" in lines[1]
+
+
+@pytest.mark.full
+@pytest.mark.timeout(0)
+@pytest.mark.parametrize("name", ["ulx3s", "ecpix5"])
+def test_the_netlist_of_a_board_joins(name):
+    """Reset, start of the memory, levelling, identity and a join, on all of the top but its hard cells."""
+    from muntin.sim.board.board_netlist import LATER, lane_map
+    from muntin.sim.board.linked_board import LinkedBoard
+
+    with LinkedBoard(name, netlist=True) as board:
+        device = FpgaDevice(
+            open_device(f"sim:{name}").info,
+            SIMULATIONS[f"sim:{name}"].builds,
+            lambda builds: at_line(BOARDS[name], board.path, builds, patience=3600),
+            boards=1,
+        )
+        with device.board_link() as link:
+            lanes = LATER if name == "ecpix5" else ()
+            assert [lane.map for lane in link.timings] == [lane_map(later) for later in lanes]
+            content = np.arange(64, dtype=np.uint8)
+            for place in (0, link.memory_bytes - 64):
+                link.write_memory(place, content + place % 7)
+                assert (link.read_memory(place, 64) == content + place % 7).all()
+        left, right = pa.table({"low": pa.array([1, 5, 9, 13], "i4")}), pa.table({"at": pa.array([2, 6, 20], "i4")})
+        with WindowJoin(on=Band("low", "at", -1, 1), left=Rows(16), right=Rows(16), device=device) as join:
+            assert [join.process(left, right).num_rows for _ in range(2)] == [2, 6]
+        device.close()
 
 
 def test_a_reset_leaves_the_memory(device, seed):

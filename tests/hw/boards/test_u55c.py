@@ -54,7 +54,8 @@ def made(request, tmp_path_factory):
     """The folder of a design, and what it is built with."""
     size, design = request.param
     card, folder = SMALL if size == "small" else BOARD, tmp_path_factory.mktemp(design)
-    for name, text in card.files(design, Steps()).items():
+    files = _small_files(design) if card is SMALL else card.files(design, Steps())
+    for name, text in files.items():
         (folder / name).write_text(text)
     return folder, card.parameters[design]
 
