@@ -34,6 +34,7 @@ async def _load(bench, dut, index, base):
     bench.sources["partitioner__index"].queue += [
         {"keys": [int(key)], "keep": 1, "last": int(at == len(index) - 1)} for at, key in enumerate(index)
     ]
+    bench.sources["partitioner__index"].queue.insert(0, {"keys": [0], "keep": 0, "last": 0})
     await bench.run(lambda: sum(loaded) == 1)
     bench.on_cycle.pop()
 

@@ -1,6 +1,6 @@
 """Cocotb tests of the kernel at its ports: registers on AXI4-Lite, memory on AXI4, both with stalls."""
 
-import dataclasses
+from dataclasses import replace
 
 import cocotb
 import numpy as np
@@ -9,10 +9,19 @@ from cocotbext.axi import AxiLiteBus, AxiLiteMaster, AxiResp
 from cocotbext.axi.sparse_memory import SparseMemory
 
 from muntin.contract.designs.bisort import BISORT, Parameters
-from muntin.contract.registers import COMMAND_WORDS, LANE_STRIDE, Command, ErrorCode, Operation
+from muntin.contract.registers import (
+    COMMAND_WORDS,
+    LANE_STRIDE,
+    RUN_PLACES,
+    Access,
+    Command,
+    ErrorCode,
+    Operation,
+)
 from muntin.sim.models.kernel import KernelModel
 from muntin.sim.stream_bench import settings
-from tests.hw.bisort.kernel_scenarios import Scenario, Scenarios, same
+from tests.hw.benches.command_cells import COVERAGE, CommandCells, command_cross
+from tests.hw.bisort.kernel_scenarios import BATCHES, MISTAKES, MOVING, PROBING, Scenario, Scenarios, same
 from tests.hw.memory.memory_bench import MemoryBench
 
 SETTINGS = settings()
@@ -26,6 +35,25 @@ SPAN = CHANNEL // 2
 KEY = np.dtype(np.uint32 if PARAMETERS.key_bits == 32 else np.uint64)
 EXACT = ("commands", "read_beats", "write_beats", "partitions", "rows_in", "rows_out")
 ALL = [operation for operation in BISORT.operations if operation != Operation.NOP]
+ERRORS = MISTAKES | {
+    ErrorCode.MEMORY_ERROR: MOVING,
+    ErrorCode.DECODE_ERROR: MOVING,
+    ErrorCode.TIMEOUT: MOVING,
+    ErrorCode.STUCK: (Operation.MERGE,),
+}
+WRITING = (Operation.COPY, *BATCHES)
+
+
+def ends_all_the_same(command, error, stall):
+    """Why a command does not end with STUCK."""
+    return "a batch that does not ascend is answered wrong, but to its end" if error == "STUCK" else ""
+
+
+NEVER = {
+    ErrorCode.STUCK: "a batch out of order is answered wrong, but to its end; all but runs and batches has no order",
+    ErrorCode.CORE_STUCK: "the kernel has no cores",
+}
+CELLS = command_cross(BISORT.operations, ERRORS, WRITING, NEVER)
 
 
 class ChannelMemory:
@@ -54,6 +82,7 @@ class KernelBench(MemoryBench):
         self.host = AxiLiteMaster(AxiLiteBus.from_prefix(dut, "control_"), dut.clk, dut.rst)
         self.model = KernelModel(PARAMETERS, 1 << PARAMETERS.address_bits)
         self.scenarios = Scenarios(PARAMETERS, self.random.getrandbits(32), SPAN)
+        self.cells = CommandCells(self, CELLS, PORTS[LANE * PARAMETERS.channels :], share)
         self.tag = 0
 
     def memory_of(self, port):
@@ -75,6 +104,7 @@ class KernelBench(MemoryBench):
 
     async def push(self, *commands):
         for command in commands:
+            self.cells.push(command)
             self.tag += 1
             for word in command.words(self.tag):
                 await self.write("QUEUE_PUSH", word)
@@ -89,15 +119,19 @@ class KernelBench(MemoryBench):
         return ErrorCode(await self.read("ERROR_CODE"))
 
     async def done(self):
-        await with_timeout(self._interrupt(), 2, "ms")
-        await self.write("INTERRUPT_STATUS", 1)
+        await self._over()
         assert await self.read("CONTROL") & 0b110 == 0b110
         assert not await self.read("CONTROL") & 0b010
 
     async def done_but_not_idle(self):
+        await self._over()
+        assert await self.read("CONTROL") & 0b110 == 0b010
+
+    async def _over(self):
         await with_timeout(self._interrupt(), 2, "ms")
         await self.write("INTERRUPT_STATUS", 1)
-        assert await self.read("CONTROL") & 0b110 == 0b010
+        if COVERAGE:
+            self.cells.end(ErrorCode(await self.read("ERROR_CODE")))
 
     async def _interrupt(self):
         while not self.dut.irq.value:
@@ -215,8 +249,9 @@ async def different_commands_one_behind_the_other(dut, share):
 
 
 @cocotb.test()
-async def a_full_queue(dut):
-    bench = KernelBench(dut, 0)
+@cocotb.parametrize(share=[0.0, 0.3] if COVERAGE else [0.0])
+async def a_full_queue(dut, share):
+    bench = KernelBench(dut, share)
     await bench.start()
     nop = bench.scenarios.make(Operation.NOP, 1).command
     for number in range(PARAMETERS.queue_rows + 1):
@@ -224,6 +259,7 @@ async def a_full_queue(dut):
         await bench.push(nop)
         assert await bench.read("QUEUE_STATUS") == bench.model.read_register(MODEL["QUEUE_STATUS"]), number
     assert await bench.read("ERROR_CODE") == ErrorCode.QUEUE_OVERFLOW
+    bench.cells.end(ErrorCode.QUEUE_OVERFLOW)
     await bench.write("ERROR_CODE", 0)
     bench.model.write_register(MODEL["ERROR_CODE"], 0)
     assert await bench.read("QUEUE_STATUS") == PARAMETERS.queue_rows << 16
@@ -235,12 +271,17 @@ async def a_full_queue(dut):
 
 
 @cocotb.test()
-@cocotb.parametrize(share=[0.0, 0.3])
+@cocotb.parametrize(share=[0.0, 0.3, 0.6] if COVERAGE else [0.0, 0.3])
 async def mistakes_of_the_host(dut, share):
     bench = KernelBench(dut, share)
     await bench.start()
-    for _ in range(25):
-        scenario, code = bench.scenarios.wrong()
+    mistakes = [(operation, code) for code, operations in MISTAKES.items() for operation in operations]
+    if COVERAGE:
+        mistakes += [(operation, ErrorCode.BAD_RANGE) for operation in MISTAKES[ErrorCode.BAD_RANGE]] * 12
+    for operation, mistake in mistakes if share or COVERAGE else bench.random.sample(mistakes, 12):
+        if operation in PROBING and not bench.scenarios.indexed:
+            await bench.check(Operation.INDEX, 60)
+        scenario, code = bench.scenarios.wrong(operation, mistake, 150 if mistake == ErrorCode.BAD_RANGE else 40)
         bench.put(scenario)
         before = bytes(bench.memory.read(0, SPAN))
         after = bench.scenarios.make(Operation.NOP, 1)
@@ -259,9 +300,9 @@ async def mistakes_of_the_host(dut, share):
 
 
 @cocotb.test()
-@cocotb.parametrize(response=[AxiResp.SLVERR, AxiResp.DECERR])
-async def errors_of_the_memory(dut, response):
-    bench = KernelBench(dut, 0.2)
+@cocotb.parametrize(response=[AxiResp.SLVERR, AxiResp.DECERR], share=[0.0, 0.2, 0.6] if COVERAGE else [0.2])
+async def errors_of_the_memory(dut, response, share):
+    bench = KernelBench(dut, share)
     await bench.start()
     code = ErrorCode.MEMORY_ERROR if response == AxiResp.SLVERR else ErrorCode.DECODE_ERROR
     bench.response = response
@@ -276,6 +317,7 @@ async def errors_of_the_memory(dut, response):
             for probe in (False, True)
         ),
         (Operation.COPY, {}),
+        *([(Operation.INSERT, {})] if COVERAGE else []),
     ):
         for array in ("keys_a", "rows_a", "keys_b", "rows_b", "keys_out", "rows_out", "index_out"):
             probing = operation == Operation.PROBE or choices.get("probe")
@@ -284,6 +326,8 @@ async def errors_of_the_memory(dut, response):
             scenario = bench.scenarios.make(operation, 60, **choices)
             if operation == Operation.INDEX:  # which this may leave without its index
                 bench.scenarios.indexed = {}
+            if operation == Operation.INSERT:
+                bench.scenarios.buffered = 0
             address = getattr(scenario.command, array)
             places = {at: content.nbytes for at, content in scenario.writes} | dict(scenario.results)
             if scenario.merged:
@@ -316,24 +360,26 @@ async def errors_of_the_memory(dut, response):
                 assert low | await bench.read("ERROR_ADDRESS_HIGH") << 32 == address
             await bench.write("ERROR_CODE", 0)
             bench.model.write_register(MODEL["ERROR_CODE"], 0)
-            await bench.check(Operation.MERGE, 20)
+            await bench.check(Operation.DISCARD if operation == Operation.INSERT else Operation.MERGE, 20)
     assert hit > 15
 
 
 @cocotb.test()
-async def runs_that_are_not_sorted(dut):
-    """They may come out wrong, or be found out; the kernel goes on."""
-    bench = KernelBench(dut, 0)
+@cocotb.parametrize(share=[0.0, 0.2, 0.6] if COVERAGE else [0.0])
+async def runs_that_are_not_sorted(dut, share):
+    """Or batches: they may come out wrong, or be found out; the kernel goes on."""
+    bench = KernelBench(dut, share)
     await bench.start()
-    for _ in range(4):
-        scenario = bench.scenarios.make(Operation.MERGE, 150)
+    await bench.check(Operation.INDEX, 60)
+    for operation in [Operation.MERGE] * 4 + (4 * list(BATCHES) if COVERAGE else []):
+        choices = {"probe": True} if operation in (Operation.GATHER, Operation.COUNT) else {}
+        scenario = bench.scenarios.make(operation, bench.random.choice((30, 150)) if COVERAGE else 150, **choices)
+        wrong = (scenario.command.keys_a, scenario.command.keys_b, scenario.command.rows_b)
+        wrong = wrong[1:] if operation in PROBING else wrong[:2]
         scenario.writes = [
-            (at, bench.scenarios.rng.permutation(content))
-            if at in (scenario.command.keys_a, scenario.command.keys_b)
-            else (at, content)
+            (at, bench.scenarios.rng.permutation(content)) if at in wrong else (at, content)
             for at, content in scenario.writes
         ]
-        scenario.command = dataclasses.replace(scenario.command, buffer=False)
         bench.put(scenario)
         await bench.push(scenario.command)
         await bench.write("CONTROL", 1)
@@ -345,18 +391,23 @@ async def runs_that_are_not_sorted(dut):
 
 
 @cocotb.test()
-async def a_memory_that_never_answers(dut):
+@cocotb.parametrize(
+    operation=MOVING if COVERAGE else [Operation.MERGE],
+    channels=["rb", "b"] if COVERAGE else ["rb"],
+    share=[0.0, 0.6] if COVERAGE else [0.0],
+)
+async def a_memory_that_never_answers(dut, operation, channels, share):
     """It is reported, again and again, and nothing hangs."""
-    bench = KernelBench(dut, 0)
+    if channels == "b" and operation not in WRITING:
+        return  # it writes nothing
+    bench = KernelBench(dut, share)
     await bench.start()
+    await bench.check(Operation.INDEX, 60)
     await bench.write("TIMEOUT_CYCLES", 300)
-    scenario = bench.scenarios.make(Operation.MERGE, 60)
+    scenario = bench.scenarios.make(operation, 200 if COVERAGE else 60)
     bench.put(scenario)
     await bench.push(scenario.command)
-    for ram in bench.rams:
-        for channel in ("r_channel", "b_channel"):
-            if hasattr(ram, channel):
-                getattr(ram, channel).pause = True
+    bench.withhold(channels)
     await bench.write("CONTROL", 1)
     await bench.done_but_not_idle()
     assert await bench.read("ERROR_CODE") == ErrorCode.TIMEOUT
@@ -367,6 +418,60 @@ async def a_memory_that_never_answers(dut):
     await bench.write("CONTROL", 1)
     await bench.done_but_not_idle()
     assert await bench.read("ERROR_CODE") == ErrorCode.TIMEOUT
+
+
+@cocotb.test()
+async def a_memory_that_never_answers_behind_an_error(dut):
+    bench = KernelBench(dut, 0)
+    await bench.start()
+    await bench.write("TIMEOUT_CYCLES", 300)
+    content = np.zeros(2000, np.uint8)
+    bench.memory.write(0, content.tobytes())
+    bench.bad = range(500, 600)
+    cocotb.start_soon(bench.withhold_behind_an_error(PORTS))
+    await bench.push(Command(operation=Operation.COPY, length_a=content.nbytes, keys_a=0, keys_out=1 << 12))
+    await bench.write("CONTROL", 1)
+    await bench.done_but_not_idle()
+    assert await bench.read("ERROR_CODE") == ErrorCode.TIMEOUT
+
+
+@cocotb.test()
+async def every_register(dut):
+    """Can be read, and keeps what may be set; a 0 starts nothing."""
+    bench = KernelBench(dut, 0)
+    await bench.start()
+    given = {register.name: 3 for register in BISORT.registers() if register.access is Access.WRITE}
+    for name, value in given.items():
+        await bench.write(name, value)
+    await bench.write("CONTROL", 0)
+    for register in BISORT.registers():
+        value = await bench.read(register.name)
+        assert value == given.get(register.name, value), register.name
+    assert await bench.read("CONTROL") == 0b0100
+
+
+@cocotb.test(skip=not COVERAGE)
+async def an_index_at_every_place(dut):
+    bench = KernelBench(dut, 0)
+    await bench.start()
+    for place in range(RUN_PLACES):
+        scenario = bench.scenarios.make(Operation.INDEX, 20)
+        scenario.command = replace(scenario.command, length_b=place)
+        bench.put(scenario)
+        await bench.push(scenario.command)
+        assert await bench.work() == ErrorCode.NONE
+
+
+@cocotb.test(skip=not COVERAGE)
+@cocotb.parametrize(share=[0.0, 0.6])
+async def long_commands(dut, share):
+    """Long enough that what waits for memory fills all that is before it."""
+    bench = KernelBench(dut, share)
+    await bench.start()
+    for _ in range(3):
+        for operation in (Operation.INSERT, Operation.INDEX, Operation.INDEX, *PROBING, *PROBING, *PROBING):
+            await bench.check(operation, 600)
+        await bench.check(Operation.MERGE, 600)
 
 
 @cocotb.test(skip=PARAMETERS.lanes == 1)

@@ -7,6 +7,22 @@ import numpy as np
 from muntin.contract.designs.bisort import BISORT, Parameters
 from muntin.contract.registers import RUN_PLACES, Command, ErrorCode, Operation
 
+PROBING = (Operation.PROBE, Operation.GATHER, Operation.COUNT)
+BATCHES = (Operation.MERGE, *PROBING)
+MOVING = (Operation.COPY, Operation.INSERT, Operation.INDEX, *BATCHES)
+
+MISTAKES = {
+    ErrorCode.ZERO_LENGTH: MOVING,
+    ErrorCode.MISALIGNED_ADDRESS: MOVING,
+    ErrorCode.ADDRESS_RANGE: MOVING,
+    ErrorCode.UNKNOWN_OPERATION: (Operation.COPY,),  # a copy but for its number
+    ErrorCode.RUN_TOO_LONG: (Operation.INDEX, Operation.MERGE, Operation.GATHER, Operation.COUNT),
+    ErrorCode.BUFFER_ROWS: (Operation.INSERT, *BATCHES),
+    ErrorCode.BAD_INDEX: (Operation.INDEX, *PROBING),
+    ErrorCode.BAD_RANGE: (Operation.GATHER, Operation.COUNT),
+}
+"""What a host can get wrong, by the error it is told."""
+
 _PLACES = (0, 5, 31, RUN_PLACES - 1)  # of runs whose indexes are on chip, each with its part of the room
 
 
@@ -274,15 +290,33 @@ class Scenarios:
     def _count(self, rows: int, *, probe: bool | None = None) -> Scenario:
         return self._gather(rows, Operation.COUNT, probe=probe)
 
-    def wrong(self) -> tuple[Scenario, ErrorCode]:
-        """A scenario with a mistake, and the error it must end with. The insertion buffer must be empty."""
-        p = self.parameters
-        operations = [o for o in BISORT.operations if o not in (Operation.NOP, Operation.DISCARD)]
+    def wrong(
+        self, operation: Operation | None = None, code: ErrorCode | None = None, rows: int = 40
+    ) -> tuple[Scenario, ErrorCode]:
+        """A scenario with a mistake, and the error it must end with; one of `MISTAKES`, or any of them.
+
+        The insertion buffer must be empty, and for the mistake of a probe a run must have its index on chip.
+        """
         before = self.buffered, dict(self.indexed)
-        s = self.make(Operation(int(self.rng.choice(operations))), 40)
+        if operation is None or code is None:
+            mistakes = [(one, code) for code, operations in MISTAKES.items() for one in operations]
+            if not self.indexed:
+                mistakes = [(one, code) for one, code in mistakes if one not in PROBING]
+            operation, code = mistakes[int(self.rng.integers(len(mistakes)))]
+        choices = {}
+        if operation in (Operation.GATHER, Operation.COUNT):
+            by_hand = code in (ErrorCode.RUN_TOO_LONG, ErrorCode.BAD_RANGE)
+            choices = {"probe": not by_hand and (code == ErrorCode.BAD_INDEX or bool(self.rng.integers(2)))}
+        s = self.make(operation, rows, **choices)
         self.buffered, self.indexed = before
-        c = s.command
+        s.command = self._spoiled(s, code)
+        return s, code
+
+    def _spoiled(self, s: Scenario, code: ErrorCode) -> Command:
+        """The command of a scenario with a mistake; ranges of its arrays are spoiled in their place."""
+        p, c = self.parameters, s.command
         operation = Operation(c.operation)
+        probing = operation == Operation.PROBE or c.probe
         names = {
             Operation.INSERT: ["keys_a", "rows_a"],
             Operation.INDEX: ["keys_a", "rows_a", "keys_b"],
@@ -290,36 +324,32 @@ class Scenarios:
             Operation.GATHER: ["rows_b", "keys_out"],
             Operation.COUNT: ["rows_b", "keys_out"] + ["index_out"] * (c.probe and c.limits),
         }
-        probing = operation == Operation.PROBE or c.probe
         name = str(self.rng.choice(names.get(operation, ["keys_a", "keys_out"])))
-        mistake = int(self.rng.integers(4))
-        if mistake == 0:
-            nothing = {"keys_a": 0} if probing and not c.buffer else {"length_a": 0}
-            c, code = replace(c, **nothing), ErrorCode.ZERO_LENGTH
-        elif mistake == 1:
-            c, code = replace(c, **{name: getattr(c, name) + p.beat_bytes // 2}), ErrorCode.MISALIGNED_ADDRESS
-        elif mistake == 2:
-            c, code = replace(c, **{name: 1 << p.address_bits}), ErrorCode.ADDRESS_RANGE
-        elif probing:
-            c, code = replace(c, keys_a=c.keys_a | 1 << 7), ErrorCode.BAD_INDEX
-        elif operation in (Operation.GATHER, Operation.COUNT):
-            stops = next(content for address, content in s.writes if address == c.rows_b)
-            stops[int(self.rng.integers(len(stops)))] = c.length_a + 1
-            code = ErrorCode.BAD_RANGE
-        elif operation == Operation.INSERT:
-            c, code = replace(c, length_a=p.buffer_rows + 1), ErrorCode.BUFFER_ROWS
-        elif operation == Operation.COPY:
-            c, code = (
-                replace(c, operation=int(self.rng.integers(max(BISORT.operations) + 1, 256))),
-                ErrorCode.UNKNOWN_OPERATION,
-            )
-        elif operation == Operation.INDEX and self.rng.random() < 0.7:
-            wrong = {"index_out": p.index_rows} if self.rng.random() < 0.5 else {"length_b": RUN_PLACES}
-            c, code = replace(c, **wrong), ErrorCode.BAD_INDEX
-        else:
-            c, code = replace(c, length_a=p.run_rows + 1), ErrorCode.RUN_TOO_LONG
-        s.command = c
-        return s, code
+        match code:
+            case ErrorCode.ZERO_LENGTH:
+                nothing = {"keys_a": 0} if probing else {"length_a": 0}
+                return replace(c, **({"length_b": 0} if operation in BATCHES and self.rng.integers(2) else nothing))
+            case ErrorCode.MISALIGNED_ADDRESS:
+                return replace(c, **{name: getattr(c, name) + p.beat_bytes // 2})
+            case ErrorCode.ADDRESS_RANGE:
+                return replace(c, **{name: 1 << p.address_bits})
+            case ErrorCode.UNKNOWN_OPERATION:
+                return replace(c, operation=int(self.rng.integers(max(BISORT.operations) + 1, 256)))
+            case ErrorCode.RUN_TOO_LONG:
+                return replace(c, length_a=p.run_rows + 1)
+            case ErrorCode.BUFFER_ROWS if operation == Operation.INSERT:
+                return replace(c, length_a=p.buffer_rows + 1)
+            case ErrorCode.BUFFER_ROWS:
+                return replace(c, buffer=True, **{"length_b" if operation == Operation.MERGE else "length_a": 1})
+            case ErrorCode.BAD_INDEX if probing:
+                return replace(c, keys_a=c.keys_a | 1 << 7)
+            case ErrorCode.BAD_INDEX:
+                wrong = {"index_out": p.index_rows} if self.rng.random() < 0.5 else {"length_b": RUN_PLACES}
+                return replace(c, **wrong)
+        assert code == ErrorCode.BAD_RANGE
+        stops = next(content for address, content in s.writes if address == c.rows_b)
+        stops[int(self.rng.integers(len(stops)))] = c.length_a + 1
+        return c
 
 
 def same(scenario: Scenario, key_type: np.dtype, ours, theirs) -> str:

@@ -75,7 +75,7 @@ def test_against_the_model(build, block, seed):
         f"tests.hw.benches.{block}",
         seed=seed,
         drawn=True,
-        probe_latency=2,
+        probe_latency=3,
         bound_rows=8,
         **BUILDS[build],
     )

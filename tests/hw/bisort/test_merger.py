@@ -15,7 +15,7 @@ from tests.hw.meters.merger_meter import MergerMeter
         pytest.param(2, 32, marks=pytest.mark.full),
         (4, 64),
         pytest.param(8, 32, marks=pytest.mark.full),
-        (16, 32),
+        pytest.param(16, 32, marks=pytest.mark.full),
     ],
 )
 def test_against_the_model(width, key_bits, seed):

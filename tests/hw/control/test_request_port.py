@@ -12,6 +12,7 @@ from muntin.contract.designs.bisort import BISORT
 from muntin.contract.opencl import Request, request
 from muntin.hw.control.control_registers import ControlRegisters
 from muntin.hw.control.request_port import RequestPort
+from tests.hw.replayed import run_and_replay
 
 OFFSET = {register.name: register.offset for register in BISORT.registers()}
 WAIT_CYCLES = 64
@@ -30,7 +31,7 @@ class Bench:
         simulator = Simulator(self.module)
         simulator.add_clock(1e-6)
         simulator.add_testbench(testbench)
-        simulator.run()
+        run_and_replay(simulator, self.port, "request_port")
 
     async def call(self, ctx, *what, held=0):
         """The result of a request, and how many cycles it took to be there; it is taken some cycles later."""

@@ -8,6 +8,7 @@ from amaranth.sim import Simulator
 from muntin.contract.link import DESCRIPTION_BASE, DRAM_BASE
 from muntin.hw.link.link import Link
 from muntin.hw.memory.port_shape import PortShape
+from tests.hw.replayed import run_and_replay
 
 DIVISOR = 4
 SHAPE = PortShape(address_width=12, data_width=128, burst_bytes=64, buffer_bytes=64)
@@ -183,7 +184,7 @@ def answers(pieces, state, seed):
     simulator.add_testbench(line)
     for process in (control, csr, memory, kernel):
         simulator.add_testbench(process, background=True)
-    simulator.run()
+    run_and_replay(simulator, link, "link", seed)
     return given
 
 

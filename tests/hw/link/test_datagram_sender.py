@@ -7,6 +7,7 @@ from amaranth.sim import Simulator
 
 from muntin.contract.link import DATAGRAM_BYTES
 from muntin.hw.link.datagram_sender import DatagramSender
+from tests.hw.replayed import run_and_replay
 
 LENGTHS = (1, 2, DATAGRAM_BYTES - 1, DATAGRAM_BYTES, DATAGRAM_BYTES + 1, 2 * DATAGRAM_BYTES, 18)
 PEERS = [(0x0A000001 + number, 5000 + number) for number in range(len(LENGTHS))]
@@ -60,7 +61,7 @@ def sent(frames, stalls, seed):
     simulator.add_clock(1e-6)
     simulator.add_testbench(give)
     simulator.add_testbench(take)
-    simulator.run()
+    run_and_replay(simulator, sender, "datagram_sender", seed)
     return datagrams, cycles[0]
 
 

@@ -8,6 +8,7 @@ from amaranth.sim import Simulator
 from muntin.contract.link import DATAGRAM_BYTES, DESCRIPTION_BASE, MAGIC, FrameReader, Request, Status, to_frame
 from muntin.hw.link.link import Link
 from tests.hw.link.link_bench import DESCRIPTION, DIVISOR, SHAPE
+from tests.hw.replayed import run_and_replay
 
 SESSION = 0x7D7E
 SERIAL = None
@@ -33,6 +34,7 @@ class Bench:
         )
         self.answers = []
         self._stalls = stalls
+        self._seed = seed
         self._generator = random.Random(seed)
 
     def run(self, bench):
@@ -45,7 +47,7 @@ class Bench:
         simulator.add_testbench(begin)
         simulator.add_testbench(self._serial_answers, background=True)
         simulator.add_testbench(self._datagrams, background=True)
-        simulator.run()
+        run_and_replay(simulator, self.link, "link_two_lines", self._seed)
 
     async def serial(self, ctx, content):
         for byte in content:

@@ -60,17 +60,18 @@ class MemoryBench:
             ram = AxiRamRead(AxiReadBus.from_prefix(dut, f"{port}_"), dut.clk, dut.rst, mem=self.memory_of(port))
             self.rams.append(ram)
             self._guard(port, ram, "_read", ram.r_channel, "rresp")
-            self._pause(share, ram.ar_channel, ram.r_channel)
+            self.pause(share, ram.ar_channel, ram.r_channel)
             self._watch(port, "ar", READ_CHANNELS["ar"])
         for port in write_ports:
             ram = AxiRamWrite(AxiWriteBus.from_prefix(dut, f"{port}_"), dut.clk, dut.rst, mem=self.memory_of(port))
             self.rams.append(ram)
             self._guard(port, ram, "_write", ram.b_channel, "bresp")
-            self._pause(share, ram.aw_channel, ram.w_channel, ram.b_channel)
+            self.pause(share, ram.aw_channel, ram.w_channel, ram.b_channel)
             for channel, names in WRITE_CHANNELS.items():
                 self._watch(port, channel, names)
 
-    def _pause(self, share: float, *channels: Any) -> None:
+    def pause(self, share: float, *channels: Any) -> None:
+        """Pause channels at random for a share of all cycles."""
         if share:
             for channel in channels:
                 channel.set_pause_generator(stalls(self.random.getrandbits(32), share))
@@ -95,6 +96,21 @@ class MemoryBench:
 
         setattr(ram, access, guarded_access)
         channel.send = guarded_send
+
+    def withhold(self, channels: str) -> None:
+        """Let the memory answer on these channels, of `r` and `b`, no more."""
+        for ram in self.rams:
+            for channel in channels:
+                if source := getattr(ram, f"{channel}_channel", None):
+                    source.clear_pause_generator()
+                    source.pause = True
+
+    async def withhold_behind_an_error(self, ports: Sequence[str]) -> None:
+        """Let the memory answer no more once it has answered a read with an error."""
+        signals = [[getattr(self.dut, f"{port}__r{end}") for end in ("valid", "ready", "resp")] for port in ports]
+        while not any(int(valid.value) and int(ready.value) and int(resp.value) for valid, ready, resp in signals):
+            await RisingEdge(self.dut.clk)
+        self.withhold("rb")
 
     def _watch(self, port: str, channel: str, names: Sequence[str]) -> None:
         def signal(name: str) -> Any:

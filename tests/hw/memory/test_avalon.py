@@ -11,6 +11,7 @@ from amaranth.sim import Simulator
 from muntin.hw.memory.avalon_reader import AvalonReader
 from muntin.hw.memory.avalon_writer import AvalonWriter
 from muntin.hw.memory.port_shape import PortShape
+from tests.hw.replayed import run_and_replay
 
 SHAPE = PortShape(address_width=16, data_width=32, length_width=16, burst_bytes=16, outstanding=8, buffer_bytes=64)
 BEATS = SHAPE.burst_beats
@@ -22,7 +23,7 @@ def simulate(dut, bench):
     simulator = Simulator(dut)
     simulator.add_clock(1e-6)
     simulator.add_testbench(bench)
-    simulator.run()
+    run_and_replay(simulator, dut, "avalon_reader" if isinstance(dut, AvalonReader) else "avalon_writer")
 
 
 @pytest.mark.parametrize("latency", [1, 5, 15])

@@ -9,6 +9,7 @@ from amaranth.sim import Simulator
 from muntin.hw.memory.port_guard import PortGuard
 from muntin.hw.memory.port_shape import PortShape
 from muntin.hw.memory.port_slice import PortSlice
+from tests.hw.replayed import run_and_replay
 
 SHAPE = PortShape(address_width=12, data_width=32, burst_bytes=16, buffer_bytes=64, outstanding=4)
 BURSTS = 25
@@ -112,7 +113,7 @@ class Bench:
             simulator.add_testbench(process, background=True)
         if control:
             simulator.add_testbench(control, background=True)
-        simulator.run()
+        run_and_replay(simulator, self.block, "port_guard" if isinstance(self.block, PortGuard) else "port_slice")
         for channel in ("ar", "aw", "w", "r", "b"):
             there, here = self.passed["axi"][channel], self.passed["i"][channel]
             given, taken = (there, here) if channel in ("r", "b") else (here, there)

@@ -1,5 +1,7 @@
 """Burst readers, burst writers and copies on a bus with random stalls."""
 
+import dataclasses
+
 import pytest
 
 pytest.importorskip("amaranth")
@@ -146,3 +148,15 @@ def test_blocks_refuse_what_cannot_be_built():
         PortInterleaver(SMALL, ports=3, stride=4096)
     with pytest.raises(ParameterError, match="stride"):
         PortInterleaver(SMALL, ports=2, stride=128)
+
+
+def test_a_reader_whose_buffer_is_a_burst_of_two_beats(seed):
+    shape = dataclasses.replace(SMALL, burst_bytes=16, buffer_bytes=16)
+    run_bench(
+        BurstReader(shape),
+        "burst_reader_two_beats",
+        "tests.hw.memory.cocotb_burst_reader",
+        seed=seed,
+        burst_bytes=shape.burst_bytes,
+        **settings(shape),
+    )

@@ -9,10 +9,11 @@ from cocotb.triggers import RisingEdge, with_timeout
 from cocotbext.axi import AxiLiteBus, AxiLiteMaster, AxiResp
 
 from muntin.contract.designs.splitjoin import SPLITJOIN, Order, SplitJoinParameters
-from muntin.contract.registers import Command, ErrorCode, Operation
+from muntin.contract.registers import Access, Command, ErrorCode, Operation
 from muntin.sim.models.splitjoin import join_oracle
 from muntin.sim.models.splitjoin_kernel import SplitJoinKernelModel
 from muntin.sim.stream_bench import settings
+from tests.hw.benches.command_cells import COVERAGE, CommandCells, command_cross
 from tests.hw.benches.join_cases import JoinCase, cases
 from tests.hw.benches.order_monitor import check_order
 from tests.hw.memory.memory_bench import MemoryBench
@@ -24,6 +25,20 @@ SIZE = {name: getattr(PARAMETERS, name) for name in ("cores", "rows", "key_bits"
 PER_BEAT = PARAMETERS.beat_bytes // result_bytes(1)
 ROWS_AT, SUMMARY_AT, RESULTS_AT = 0, 1 << 15, 1 << 16
 ROOM = 1 << 12
+JOIN = (Operation.JOIN,)
+ERRORS = dict.fromkeys(
+    (
+        ErrorCode.ZERO_LENGTH,
+        ErrorCode.MISALIGNED_ADDRESS,
+        ErrorCode.ADDRESS_RANGE,
+        ErrorCode.MEMORY_ERROR,
+        ErrorCode.DECODE_ERROR,
+        ErrorCode.TIMEOUT,
+    ),
+    JOIN,
+)
+NEVER = {ErrorCode.CORE_STUCK: "no core of this build can stop"}
+CELLS = command_cross(SPLITJOIN.operations, ERRORS, JOIN, NEVER)
 
 
 class KernelBench(MemoryBench):
@@ -33,6 +48,7 @@ class KernelBench(MemoryBench):
         super().__init__(dut, ["axi__0"], ["axi__0"], share)
         self.host = AxiLiteMaster(AxiLiteBus.from_prefix(dut, "control_"), dut.clk, dut.rst)
         self.model = SplitJoinKernelModel(PARAMETERS, 1 << PARAMETERS.address_bits)
+        self.cells = CommandCells(self, CELLS, ["axi__0"], share)
 
     async def start(self):
         await self.reset()
@@ -55,6 +71,7 @@ class KernelBench(MemoryBench):
         ).command
 
     async def push(self, command, tag=0):
+        self.cells.push(command)
         for word in command.words(tag):
             await self.host.write_dword(OFFSETS["QUEUE_PUSH"], word)
 
@@ -66,7 +83,9 @@ class KernelBench(MemoryBench):
         await with_timeout(self._interrupt(), 1, "ms")
         await self.host.write_dword(OFFSETS["INTERRUPT_STATUS"], 1)
         assert await self.read("CONTROL") & 2
-        return ErrorCode(await self.read("ERROR_CODE"))
+        code = ErrorCode(await self.read("ERROR_CODE"))
+        self.cells.end(code)
+        return code
 
     async def _interrupt(self):
         while not self.dut.irq.value:
@@ -128,7 +147,8 @@ async def joins_as_the_model(dut, share):
     """With room for all, for one beat, and for some: all results of all JOINs are the model's, in order."""
     bench = KernelBench(dut, share)
     await bench.start()
-    for number, case in enumerate(some_cases(bench, 10, 40)):
+    await bench.write("CORE_TIMEOUT_CYCLES", 300 if share else 0)
+    for number, case in enumerate(some_cases(bench, 20 if COVERAGE and not share else 10, 40)):
         room = (ROOM, PER_BEAT, 4 * PER_BEAT)[number % 3]
         ours, summary = await bench.join(case, room)
         theirs, expected = bench.expected(case)
@@ -138,10 +158,10 @@ async def joins_as_the_model(dut, share):
 
 
 @cocotb.test()
-@cocotb.parametrize(response=[AxiResp.SLVERR, AxiResp.DECERR])
-async def errors_of_the_memory(dut, response):
+@cocotb.parametrize(response=[AxiResp.SLVERR, AxiResp.DECERR], share=[0.0, 0.2, 0.6] if COVERAGE else [0.2])
+async def errors_of_the_memory(dut, response, share):
     """Each array's, in its middle or at its end: reported, and the windows are empty for the next JOIN."""
-    bench = KernelBench(dut, 0.2)
+    bench = KernelBench(dut, share)
     await bench.start()
     bench.response = response
     case = next(
@@ -169,17 +189,15 @@ async def errors_of_the_memory(dut, response):
 
 
 @cocotb.test()
-async def a_memory_that_never_answers(dut):
+@cocotb.parametrize(channels=["rb", "b"] if COVERAGE else ["rb"], share=[0.0, 0.6] if COVERAGE else [0.0])
+async def a_memory_that_never_answers(dut, channels, share):
     """It is reported, again and again, and nothing hangs."""
-    bench = KernelBench(dut, 0)
+    bench = KernelBench(dut, share)
     await bench.start()
     await bench.write("TIMEOUT_CYCLES", 300)
     case = next(case for case in some_cases(bench, 60, 40) if len(case.rows) >= 40)
     command = bench.put(records(case.rows, PARAMETERS), ROOM)
-    for ram in bench.rams:
-        for channel in ("r_channel", "b_channel"):
-            if hasattr(ram, channel):
-                getattr(ram, channel).pause = True
+    bench.withhold(channels)
     assert await bench.work(command) == ErrorCode.TIMEOUT
     await bench.write("ERROR_CODE", 0)
     assert await bench.read("ERROR_CODE") == ErrorCode.TIMEOUT
@@ -187,9 +205,10 @@ async def a_memory_that_never_answers(dut):
 
 
 @cocotb.test()
-async def mistakes_of_the_host(dut):
+@cocotb.parametrize(share=[0.0, 0.2] if COVERAGE else [0.2])
+async def mistakes_of_the_host(dut, share):
     """Found before anything moves, with the array's address."""
-    bench = KernelBench(dut, 0.2)
+    bench = KernelBench(dut, share)
     await bench.start()
     assert await bench.read("BUILD_ID") == SPLITJOIN.build_id
     assert await bench.read("BUILD_PARAMETERS") == SPLITJOIN.build_parameters(PARAMETERS)
@@ -208,7 +227,48 @@ async def mistakes_of_the_host(dut):
         assert await bench.read("ERROR_ADDRESS_LOW") == address
         assert await bench.read("ERROR_ADDRESS_HIGH") == 0
         await bench.write("ERROR_CODE", 0)
+    for operation in (Operation.NOP, Operation.CLEAR):
+        assert await bench.work(Command(operation=operation)) == ErrorCode.NONE
+    for _ in range(PARAMETERS.queue_rows + 1):
+        assert await bench.read("ERROR_CODE") == ErrorCode.NONE
+        await bench.push(Command(operation=Operation.NOP))
+    assert await bench.read("ERROR_CODE") == ErrorCode.QUEUE_OVERFLOW
+    bench.cells.end(ErrorCode.QUEUE_OVERFLOW)
     assert not bench.bursts
+
+
+@cocotb.test()
+async def a_memory_that_never_answers_behind_an_error(dut):
+    bench = KernelBench(dut, 0)
+    await bench.start()
+    await bench.write("TIMEOUT_CYCLES", 300)
+    case = next(case for case in some_cases(bench, 60, 40) if len(case.rows) >= 40)
+    bench.bad = range(ROWS_AT + 300, ROWS_AT + 400)
+    cocotb.start_soon(bench.withhold_behind_an_error(["axi__0"]))
+    assert await bench.work(bench.put(records(case.rows, PARAMETERS), ROOM)) == ErrorCode.TIMEOUT
+
+
+@cocotb.test()
+async def every_register(dut):
+    """Can be read, and keeps what may be set; a 0 starts nothing, and with auto_restart a push does."""
+    bench = KernelBench(dut, 0)
+    await bench.start()
+    given = {register.name: 3 for register in SPLITJOIN.registers() if register.access is Access.WRITE}
+    for name, value in given.items():
+        await bench.write(name, value)
+    await bench.write("CONTROL", 0)
+    for register in SPLITJOIN.registers():
+        value = await bench.read(register.name)
+        assert value == given.get(register.name, value), register.name
+    assert await bench.read("CONTROL") == 0b0100
+    await bench.write("CONTROL", 0x80)
+    await bench.push(Command(operation=Operation.NOP), tag=5)
+    while not await bench.read("COMPLETED_COUNT"):
+        pass
+    assert await bench.read("COMPLETED_TAG") == 5
+    assert await bench.read("COMMANDS_LOW") == 1
+    await bench.write("COUNTER_CLEAR", 0)
+    assert await bench.read("COMMANDS_LOW") == 0
 
 
 @cocotb.test()

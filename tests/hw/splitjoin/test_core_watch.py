@@ -5,6 +5,7 @@ import random
 from amaranth.sim import Simulator
 
 from muntin.hw.splitjoin.core_watch import CoreWatch
+from tests.hw.replayed import run_and_replay
 
 CORES, TIMEOUT = 3, 20
 
@@ -30,7 +31,7 @@ def watch(stirs: list[list[int]], timeout: int = TIMEOUT) -> tuple[list[int | No
     simulator = Simulator(block)
     simulator.add_clock(1e-6)
     simulator.add_testbench(bench)
-    simulator.run()
+    run_and_replay(simulator, block, "core_watch")
     return found, first[0]
 
 

@@ -46,9 +46,11 @@ def test_joins(seed):
 @pytest.mark.parametrize(
     ("cores", "rows", "lanes", "count", "length"),
     [
-        (1, 1, 1, 400, None),
+        (1, 1, 1, 150, None),
+        pytest.param(1, 1, 1, 400, None, marks=pytest.mark.full),
         pytest.param(1, 2, 2, 400, None, marks=pytest.mark.full),
-        (3, 2, 1, 100, 150),
+        (3, 2, 1, 30, 150),
+        pytest.param(3, 2, 1, 100, 150, marks=pytest.mark.full),
         pytest.param(1, 1, 1, 100, 150, marks=pytest.mark.full),
         pytest.param(1, 2, 2, 100, 150, marks=pytest.mark.full),
         pytest.param(3, 2, 1, 400, None, marks=pytest.mark.full),
