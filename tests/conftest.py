@@ -4,6 +4,8 @@ import gc
 import importlib.abc
 import os
 import sys
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from hypothesis import Phase, settings
@@ -74,30 +76,40 @@ def pytest_report_header() -> str:
     return f"MUNTIN_TEST_SEED={SEED} MUNTIN_TEST_DEVICES={','.join(REQUIRED) or '(skip what is absent)'}"
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> Iterator[None]:
+    """Makes no items of cases that are left out, which are four times as many as those that run."""
+    yield
+    kept = [call for call in metafunc._calls if not is_left_out(metafunc.definition, call)]
+    # A test without any call would be one item without values: one call stays, to be deselected.
+    metafunc._calls = kept or metafunc._calls[:1]
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    left_out = [item for item in items if is_left_out(item, config.getoption("--full"))]
+    left_out = {item for item in items if is_left_out(item, getattr(item, "callspec", None))}
     if left_out:
-        config.hook.pytest_deselected(items=left_out)
-        dropped = set(left_out)
-        items[:] = [item for item in items if item not in dropped]
+        config.hook.pytest_deselected(items=list(left_out))
+        items[:] = [item for item in items if item not in left_out]
     items.sort(key=lambda item: item.get_closest_marker("long") is None)
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
-    """One more than there are cores, as tests wait for Spark, daemons and simulators that they have started."""
+    """Two more than there are cores, as tests wait for Spark, daemons and simulators that they have started."""
     given = os.environ.get("PYTEST_XDIST_AUTO_NUM_WORKERS")
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return int(given) if given else cores + 1
+    return int(given) if given else cores + 2
 
 
-def is_left_out(item: pytest.Item, full: bool) -> bool:
-    """Whether a test is not run: marked `full` without --full, or on a device that it is left out on."""
-    if item.get_closest_marker("full") and not full:
+def is_left_out(test: pytest.Item, call: Any) -> bool:
+    """Whether a case of a test is not run: marked `full` without --full, or on a device that it is left out on."""
+    full = test.config.getoption("--full")
+    marks = [*test.iter_markers(), *(call.marks if call else [])]
+    if not full and any(mark.name == "full" for mark in marks):
         return True
-    case = item.callspec.params.get("device_case") if hasattr(item, "callspec") else None
-    test = item.nodeid.rpartition("tests/")[2].split("/", 1)[-1]
-    return isinstance(case, DeviceCase) and case.is_left_out(test, full)
+    case = call.params.get("device_case") if call else None
+    name = test.nodeid.rpartition("tests/")[2].split("/", 1)[-1].partition("[")[0]
+    return isinstance(case, DeviceCase) and case.is_left_out(f"{name}[{call.id}]", full)
 
 
 @pytest.fixture(scope="session")

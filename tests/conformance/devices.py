@@ -140,8 +140,8 @@ DEVICES = [
         ),
     ),
     DeviceCase("numpy", every=8),
-    DeviceCase("opencl", every=10),
-    DeviceCase("sim:bisort-model", every=10),
+    DeviceCase("opencl", every=20),
+    DeviceCase("sim:bisort-model", every=20),
     # Rows spread over several memories by their keys, and all lanes at work on each command.
     DeviceCase(
         "sim:bisort-model:lanes=4",
@@ -158,7 +158,7 @@ DEVICES = [
             "test_large.py::test_against_duckdb[sim:bisort-model:lanes=4-uint64-1024",
         ),
     ),
-    DeviceCase("sim:splitjoin-model", max_window=16_384, indexes=("auto",), every=10),
+    DeviceCase("sim:splitjoin-model", max_window=16_384, indexes=("auto",), every=20),
     # The same with a second column, for which conjunctions are what there is.
     DeviceCase(
         "sim:splitjoin-model:columns=2",

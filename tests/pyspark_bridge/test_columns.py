@@ -282,7 +282,7 @@ def test_names_with_partitions_columns_and_a_suffix(runner, daemon, seed):
 
 
 @pytest.mark.skipif(CONNECT, reason="foreachBatch of Spark Connect runs elsewhere")
-@pytest.mark.parametrize("how", ["left", "right"])
+@pytest.mark.parametrize("how", [pytest.param("left", marks=pytest.mark.full), "right"])
 def test_an_event_time_by_name_is_the_window(runner, daemon, seed, how):
     """As in Spark, unmatched rows come out once the watermark is at their time, with the key that is there."""
     bids, asks = bids_and_asks(seed, batches=3, rows=40, spread=25, late=1, key_nulls=0)

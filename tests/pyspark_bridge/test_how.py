@@ -44,7 +44,11 @@ def rows_of(runner, left_alone):
 
 @pytest.mark.main
 @pytest.mark.parametrize(
-    ("how", "no_data"), [("left", False), ("left", True), ("full", True), ("left_semi", True), ("left_anti", True)]
+    ("how", "no_data"),
+    [
+        *(("left", False), ("full", True), ("left_anti", True)),
+        *(pytest.param(how, True, marks=pytest.mark.full) for how in ("left", "left_semi")),
+    ],
 )
 def test_streams_within_time(runner, daemon, seed, how, no_data):
     """Each row in the micro-batch in which it is due by the watermark; what the last ones made due comes in one without

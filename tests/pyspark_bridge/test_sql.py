@@ -46,8 +46,15 @@ def test_batch_frames_need_no_window(spark, daemon, seed, joined):
     assert len(wanted) > 5
 
 
-@pytest.mark.parametrize("partitions", [1, 2])
-@pytest.mark.parametrize(("on", "parts"), [("TRUE", []), ("1 = 0", [("never",)])])
+@pytest.mark.parametrize(
+    ("on", "parts", "partitions"),
+    [
+        ("TRUE", [], 2),
+        ("1 = 0", [("never",)], 1),
+        pytest.param("TRUE", [], 1, marks=pytest.mark.full),
+        pytest.param("1 = 0", [("never",)], 2, marks=pytest.mark.full),
+    ],
+)
 def test_streams_meet_by_their_windows_alone(runner, daemon, seed, on, parts, partitions):
     bids, asks = bids_and_asks(seed, batches=4, rows=20, spread=25)
     left = runner.stream("bids", bids).withWatermark("ts", "2 seconds")

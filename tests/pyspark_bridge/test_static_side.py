@@ -63,11 +63,11 @@ def _condition():
     ("side", "how", "partitions"),
     [
         ("right", "inner", 1),
-        ("right", "left", 1),
+        pytest.param("right", "left", 1, marks=pytest.mark.full),
         ("right", "left", 3),
-        ("right", "left_semi", 1),
+        pytest.param("right", "left_semi", 1, marks=pytest.mark.full),
         ("right", "left_anti", 1),
-        ("left", "right", 1),
+        pytest.param("left", "right", 1, marks=pytest.mark.full),
         ("left", "right", 2),
     ],
 )
@@ -118,7 +118,7 @@ def _found(runner: object, batch: int) -> Counter:
     return Counter((row["price"], row["limit"]) for number, row in runner.results["query"] if number == batch)
 
 
-@pytest.mark.parametrize("partitions", [1, 2])
+@pytest.mark.parametrize("partitions", [pytest.param(1, marks=pytest.mark.full), 2])
 def test_a_replayed_batch_meets_the_table_of_its_commit(spark, runner, tmp_path, partitions):
     def joined(offers: pa.Table) -> object:
         return window_join(

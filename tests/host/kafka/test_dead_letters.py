@@ -183,8 +183,9 @@ def test_an_error_of_the_join_takes_nothing(world: World) -> None:
     schema = pa.schema([("rid", pa.int64()), ("t", pa.int64()), ("b", pa.int64())])
     with world.open(**options, watermark=None, right_schema=schema) as join:
         for _ in range(2):
-            said = f"topic '{world.right}', partition 0, offset 0, column 't': .* rows of the batch are refused, the "
-            with pytest.raises(RecordError, match=said + "first: row 0 of the right batch has no value in") as e:
+            said = f"topic '{world.right}', partition 0, offset 0, column 't': "
+            said += "(.* rows of the batch are refused, the first: )?"  # one row has arrived, or more
+            with pytest.raises(RecordError, match=said + "row 0 of the right batch has no value in") as e:
                 join.run(to_end=True)
             assert isinstance(e.value.__cause__, OrderError)
     assert given(world.servers, world.name, [world.left]) == (-1, 0)

@@ -32,7 +32,7 @@ from muntin.host.errors import (
     StateError,
     StateTakenError,
 )
-from muntin.host.state import LocalStore
+from muntin.host.state import LocalStore, open_store
 from tests.host.state.faulty_store import Died, FaultyStore
 
 JOINS: dict[str, dict[str, Any]] = {
@@ -463,6 +463,15 @@ def test_an_object_store(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
         with pytest.raises(StateTakenError):
             first.process(*stream[3])
         assert content(second.process(*stream[4])) == due[4]
+        blobs = open_store(place)
+        assert (blobs.names(), blobs.below()) == ([], ["query/1"])
+        blobs.create("b", [b"1"])
+        assert blobs.names() == ["b"]
+        for _ in range(2):
+            blobs.delete("b")
+        assert blobs.names() == []
+        with pytest.raises(StateError, match=f"cannot read the state's file {place}/nothing: "):
+            blobs.read("nothing")
         with pytest.raises(StateError, match="s3://nowhere/x") as failed:
             WindowJoin(**JOINS["time left"], state="s3://nowhere/x")
         assert "\n" not in str(failed.value)

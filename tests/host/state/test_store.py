@@ -12,7 +12,7 @@ import pytest
 
 import muntin.host.state.store as store_module
 from muntin.host.errors import StateError, StateTakenError
-from muntin.host.state import LocalStore, open_store
+from muntin.host.state import LocalStore, check_place, open_store
 from muntin.host.state.store import Store
 from muntin.host.state.tables import GivenTable, KeptTable, keep_part, keep_table
 
@@ -44,6 +44,8 @@ def test_a_folder_of_files(tmp_path: Path) -> None:
     open_store(place / "query%2F1").create("x", [b"1"])
     open_store(place / "folder")
     assert (store.below(), open_store(tmp_path).below()) == (["query/1"], ["a"])
+    with pytest.raises(StateError, match=f"cannot delete the state's file {place}/folder: "):
+        store.delete("folder")
     for name in ("query%2F1", "folder"):
         open_store(place / name).drop()
     store.drop()
@@ -63,6 +65,15 @@ def test_folders_that_are_made_are_durable(tmp_path: Path, monkeypatch: pytest.M
     store.settle()
     LocalStore(tmp_path / "a")
     assert synced[2:] == [store.place, store.place]
+
+
+def test_a_folder_that_may_not_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    check_place(tmp_path / "a" / "b")
+    asked: list[tuple[str, int]] = []
+    monkeypatch.setattr(os, "access", lambda *what: asked.append(what))
+    with pytest.raises(StateError, match=f"kept in {tmp_path}/a/b: this user may not write in {tmp_path}$"):
+        check_place(tmp_path / "a" / "b")
+    assert asked == [(str(tmp_path), os.W_OK | os.X_OK)]
 
 
 def test_what_is_written_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
