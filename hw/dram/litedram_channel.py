@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import re
 from collections.abc import Callable
 from typing import Any
 
@@ -11,12 +10,12 @@ from litedram import modules
 from litedram.core import LiteDRAMCore
 from litedram.core.controller import ControllerSettings
 from litedram.frontend.axi import LiteDRAMAXI2Native, LiteDRAMAXIPort
-from litex.gen.fhdl.verilog import convert
 from litex.soc.interconnect import csr_bus
 from migen import If, Module, Signal
 
 from muntin.hw.dram.dram_settings import DramCore, DramSettings
 from muntin.hw.dram.start_description import start_description
+from muntin.hw.litex_verilog import litex_verilog
 
 CHANNELS = {
     "aw": ("addr", "burst", "len", "size", "id"),
@@ -120,10 +119,9 @@ def litedram_channel(
                 ios.add(signal)
 
     row_bytes = (1 << chip.geom_settings.colbits) * settings.chip_bits // 8
-    # Without its comments, which tell the time: the same settings make the same Verilog.
-    text = convert(top, ios, name, special_overrides=overrides or {}).main_source
+    verilog = litex_verilog(top, name, ios, overrides)
     return DramCore(
-        verilog=re.sub(r"^\s*//.*\n", "", text, flags=re.M),
+        verilog=verilog,
         row_bytes=row_bytes,
         memory_bytes=(1 << (chip.geom_settings.bankbits + chip.geom_settings.rowbits + chip.geom_settings.colbits))
         * settings.chip_bits

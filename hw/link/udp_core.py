@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from typing import Any
 
@@ -10,11 +9,11 @@ from liteeth.common import eth_phy_description
 from liteeth.core import LiteEthUDPIPCore
 from liteeth.mac.gap import LiteEthMACGap
 from litex.gen import LiteXModule
-from litex.gen.fhdl.verilog import convert
 from litex.soc.interconnect.packet import PacketFIFO
 from migen import ClockDomain, ClockDomainsRenamer, Module, Signal
 
 from muntin.contract.boards import EthernetLine
+from muntin.hw.litex_verilog import litex_verilog
 
 _PACKET_BYTES = 2048
 _PACKETS = 8
@@ -120,6 +119,4 @@ def udp_core(
         sent.length.eq(pin("tx_length", 16)),
         sent.src_port.eq(line.port),
     ]
-    # Without its comments, which tell the time: the same settings make the same Verilog.
-    text = convert(top, ios, name, special_overrides=overrides or {}).main_source
-    return re.sub(r"^\s*//.*\n", "", text, flags=re.M)
+    return litex_verilog(top, name, ios, overrides)

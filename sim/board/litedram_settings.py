@@ -1,10 +1,10 @@
 """One simulated DRAM channel: the settings of a LiteDRAM controller, and its Verilog with chips to talk to."""
 
-import re
 from dataclasses import dataclass
 
 from muntin.contract import ParameterError
 from muntin.hw.dram.litedram_channel import CHANNELS
+from muntin.hw.litex_verilog import litex_verilog
 from muntin.sim.board.memories import MemoryCore
 
 
@@ -96,7 +96,6 @@ def _controller(settings: LitedramSettings, name: str) -> MemoryCore:
     from litedram.core.crossbar import LiteDRAMCrossbar
     from litedram.frontend.axi import LiteDRAMAXI2Native, LiteDRAMAXIPort
     from litedram.phy.model import SDRAMPHYModel, get_sdram_phy_settings
-    from litex.gen.fhdl.verilog import convert
     from migen import ClockDomain, Module
 
     top = Module()
@@ -135,8 +134,7 @@ def _controller(settings: LitedramSettings, name: str) -> MemoryCore:
                 signal = getattr(endpoint, field)
                 signal.name_override = f"axi{number}_{channel}{field}"
                 ios.add(signal)
-    # Without its comments, which tell the time: the same settings make the same Verilog, which is compiled once.
-    text = re.sub(r"^\s*//.*\n", "", convert(top, ios, name).main_source, flags=re.M)
+    text = litex_verilog(top, name, ios)
     banks, rows, columns = (
         chips.geom_settings.bankbits,
         chips.geom_settings.rowbits,

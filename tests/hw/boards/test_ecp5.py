@@ -76,9 +76,6 @@ def test_the_simulated_memory_is_started_as_the_real_one(board, design):
         assert getattr(real, field) == getattr(simulated, field), field
     assert real.memory_bytes == board.memory_bytes
     assert real.start["banks"] == [1 << board.bank_bits, {"ecpix5": 2048, "ulx3s": 1024}[board.name]]
-    again = ecp5_dram(dram, "dram", input_hz=board.input_hz, row_bits=board.row_bits)
-    assert real.verilog.splitlines() == again.verilog.splitlines()  # a failure shows the line
-    assert real == again
     for pad in dram.both():
         assert re.search(rf"^\s*inout  wire .*\b{dram.pads}_{pad},?$", real.verilog, re.M)
     told = from_description(board.description_of(design, real.start))
