@@ -117,6 +117,10 @@ def cell_models(cells: set[str], models: str = "") -> str:
     assert spec.origin is not None
     share = Path(spec.origin).parent / "share" / "ecp5"
     texts = [(share / name).read_text() for name in ("common_sim.vh", "ccu2c_sim.vh", "cells_sim.v")] + [models]
+    # Flip-flops by the names that are written by hand, each in a line.
+    texts.append(
+        re.sub(r" (TRELLIS_FF|endmodule)", r"\n \1", (share / "cells_ff.vh").read_text()).replace("\n end", "\nend")
+    )
     known = {found[1]: _TIMING.sub("", found[0]) for text in texts for found in _MODULE.finditer(text)}
     shells = {found[1]: found[0] for found in _MODULE.finditer((share / "cells_bb.v").read_text())}
     known |= {"DP16KD": block_ram_model(), "MULT18X18D": _multiplier_model(shells["MULT18X18D"])}

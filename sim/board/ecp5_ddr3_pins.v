@@ -229,12 +229,3 @@ module IDDRX2DQA #(
     always @(negedge ECLK) {now, previous} <= {pairs[{RDPNTR2, RDPNTR1, RDPNTR0}], now};
     always @(posedge SCLK) {Q3, Q2, Q1, Q0} <= {now, previous};
 endmodule
-
-// A flip-flop that is set at once, of which LiteX makes the ends of resets.
-module FD1S3BX (
-    input CK, D, PD,
-    output reg Q
-);
-    initial Q = 1;
-    always @(posedge CK or posedge PD) if (PD) Q <= 1; else Q <= D;
-endmodule

@@ -9,6 +9,7 @@ import threading
 import tty
 import weakref
 from collections.abc import Callable
+from typing import Literal
 
 from amaranth.hdl import ClockSignal, Instance, Module, ResetSignal
 from amaranth.lib import wiring
@@ -18,7 +19,7 @@ from muntin.hw.boards.board_build import build_of
 from muntin.hw.boards.ecp5_board import Ecp5Board
 from muntin.hw.boards.linked_kernel import LinkedKernel, kernel_of
 from muntin.hw.conversion import to_verilog
-from muntin.sim.board.board_netlist import board_netlist, ticks
+from muntin.sim.board.board_top import board_top, ticks
 from muntin.sim.board.compile_board import compile_texts, port_files
 from muntin.sim.board.ethernet_computer import EthernetComputer
 from muntin.sim.board.link_models import simulated_dram, simulated_ethernet
@@ -67,12 +68,13 @@ class LinkedTop(wiring.Component):
 
 DIVISOR = 4
 """Cycles of a bit on the line, which need not wait for a real one."""
-_LOCKS = 1 << 18  # cycles, in which the clocks of a netlist lock
+_LOCKS = 1 << 18  # cycles, in which the clocks of a whole top lock
 _SETTLES = 256  # cycles of the controller, in which its resets end behind that
 
 
 class LinkedBoard:
-    """A board with a link, in simulation: what is built for the board, but its clocks, pins and physical layer.
+    """A board with a link, in simulation: what is built for the board, if not said otherwise but its clocks, pins and
+    physical layer.
 
     Its serial line is a pseudo-terminal, where whoever opens it finds the board, and its Ethernet a UDP port of this
     machine. The simulated clock runs while the board has something to do.
@@ -85,9 +87,8 @@ class LinkedBoard:
         One of the board's.
     progress : callable, optional
         As in `compile_board`.
-    netlist : bool
-        Whether it is what the whole top becomes after synthesis, with its pins, as of `board_netlist`; of a design
-        without Ethernet.
+    top : {"rtl", "netlist"}, optional
+        The whole top, with its pins, before or after synthesis, as of `board_top`; of a design without Ethernet.
 
     Attributes
     ----------
@@ -103,7 +104,7 @@ class LinkedBoard:
     BoardBuildError
         If it cannot be compiled.
     ParameterError
-        If there is no netlist of the design.
+        If there is no such top of the design.
     """
 
     def __init__(
@@ -112,21 +113,21 @@ class LinkedBoard:
         design: str | None = None,
         *,
         progress: Callable[[int, int], None] | None = None,
-        netlist: bool = False,
+        top: Literal["rtl", "netlist"] | None = None,
     ):
         board = build_of(name)
         chosen = board.design(design)
-        kind = "netlist" if netlist else "linked"
+        netlist = top == "netlist"
         folder = compile_texts(
-            lambda: board_netlist(board, chosen, DIVISOR) if netlist else _texts(board, chosen),
-            f"{kind}-{board.name}-{chosen}",
-            key=repr((board, chosen, made_by() if netlist else None)),
+            lambda: board_top(board, chosen, DIVISOR, netlist=netlist) if top else _texts(board, chosen),
+            f"{top or 'linked'}-{board.name}-{chosen}",
+            key=repr((board, chosen, top, made_by() if top else None)),
             progress=progress,
             options=NETLIST_OPTIONS if netlist else (),
         )
         self.board = SimulatedBoard(folder)
-        cycles = ticks(board.dram_of(chosen)) if netlist else 1
-        if netlist:
+        cycles = ticks(board.dram_of(chosen)) if top else 1
+        if top:
             self.board.run_until("locked", 1, _LOCKS)
             self.board.run(_SETTLES * cycles)
         file, far_end = os.openpty()

