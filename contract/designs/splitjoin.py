@@ -239,11 +239,11 @@ PRESETS: dict[str, SplitJoinParameters] = {
         clock_hz=100_000_000,
     ),
     # All that the operator asks for on the ECPIX-5, in the block RAM that memory controller and link leave: 8 K rows a
-    # window. Few rows that wait, as larger builds left more overused wires. The memory port as of BI-Sort's build
-    # for that board, but at the clock that LiteX runs this board with, which this kernel reaches.
+    # window. Few rows that wait and two comparisons, as larger builds left more overused wires. The memory port as of
+    # BI-Sort's build for that board.
     "ecpix5": SplitJoinParameters(
         cores=2,
-        lanes=4,
+        lanes=2,
         rows=4096,
         key_bits=64,
         time_bits=64,
@@ -260,7 +260,7 @@ PRESETS: dict[str, SplitJoinParameters] = {
         outstanding=16,
         turn_bytes=4096,
         alternate_bytes=2048,
-        clock_hz=75_000_000,
+        clock_hz=60_000_000,
     ),
 }
 

@@ -50,11 +50,6 @@ class Ecp5Board(BoardBuild):
         Lines of the memory's address.
     seeds : tuple of int
         Of place and route, tried in turn until one meets the timing.
-    seeds_of : dict of str to tuple of int
-        Other ones, for designs with a seed that is known to route.
-    routers : dict of str to str
-        nextpnr's router for designs that "router2", the faster one that routes all others, leaves with overused
-        wires: "router1".
     for_delays : tuple of str
         Designs that are placed with `muntin.hw.boards.ecp5_scripts.FOR_DELAYS`.
     crossings : tuple of str, optional
@@ -76,8 +71,6 @@ class Ecp5Board(BoardBuild):
     pulled_up: tuple[str, ...] = ()
     output_registers: tuple[str, ...] = ()
     free_rows: tuple[str, ...] = ()
-    seeds_of: Mapping[str, tuple[int, ...]] = dataclasses.field(default_factory=dict)
-    routers: Mapping[str, str] = dataclasses.field(default_factory=dict)
     for_delays: tuple[str, ...] = ()
     crossings: tuple[str, ...] | None = None
 
@@ -129,7 +122,7 @@ class Ecp5Board(BoardBuild):
             "top.lpf": ecp5_constraints(self.platform, pins, clocks, self.pulled_up),
             "synthesize.ys": ecp5_synthesis("top", verilog=list(verilog)),
             "options.json": json.dumps(
-                {"place and route": self._nextpnr(design), "seeds": self.seeds_of.get(design, self.seeds)}
+                {"place and route": self._nextpnr(design), "seeds": self.seeds}
                 | ({"output registers": True} if design in self.output_registers else {})
                 | ({"free rows": True} if design in self.free_rows else {})
             ),
@@ -165,7 +158,7 @@ class Ecp5Board(BoardBuild):
         return [
             *(f"--{self.device}", "--speed", self.speed, "--package", self.package),
             *("--json", "top.json", "--lpf", "top.lpf", "--timing-allow-fail"),
-            *("--router", self.routers.get(design, "router2")),
+            *("--router", "router2"),
             *(FOR_DELAYS if design in self.for_delays else ()),
         ]
 
@@ -184,7 +177,7 @@ class Ecp5Board(BoardBuild):
             steps.tell(f"{in_the_way} look-up tables are kept free for wires")
         tried: dict[int, RouteReport] = {}
         unrouted: list[str] = []
-        for seed in self.seeds_of.get(design, self.seeds):
+        for seed in self.seeds:
             log = f"route-{seed}.log"
             options = [*self._nextpnr(design), "--seed", str(seed), "--textcfg", f"top-{seed}.config"]
             options += ["--report", f"route-{seed}.json", "--log", log, "--quiet"]

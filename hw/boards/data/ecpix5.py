@@ -60,8 +60,6 @@ BUILD = Ecp5Board.of(
     row_bits=15,
     bank_bits=3,
     seeds=(2, 1, 3),
-    seeds_of={"splitjoin": (1, 2, 3, 4)},
-    routers={"splitjoin": "router1"},
     for_delays=("splitjoin",),
     crossings=(
         # Resets, which begin at once and end through two registers of the clock they belong to.

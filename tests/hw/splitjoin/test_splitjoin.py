@@ -29,7 +29,7 @@ def check(
     parameters = dataclasses.replace(TINY, **change)
     run_bench(
         SplitJoin(parameters, sub_window=sub_window),
-        f"splitjoin_{parameters.cores}_{parameters.lanes}_{parameters.fan_out}",
+        "splitjoin_{cores}_{lanes}_{fan_out}_{rows}_{columns}".format_map(dataclasses.asdict(parameters)),
         "tests.hw.benches.splitjoin",
         seed=seed,
         parameters=dataclasses.asdict(parameters),
