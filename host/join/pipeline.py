@@ -301,8 +301,11 @@ class Pipeline:
     def _matched(self) -> Sides[np.ndarray]:
         matched = {}
         for side, bits in self._output.bits.items():
-            matched[side] = distinct(np.concatenate([np.zeros(0, np.int64), *(bits.followed or ())]))
-            bits.followed = []
+            if (parts := bits.followed) is not None:
+                matched[side] = (
+                    parts[0] if len(parts) == 1 else distinct(np.concatenate([np.zeros(0, np.int64), *parts]))
+                )
+                bits.followed = []
         return matched
 
     def _late_schemas(self) -> Sides[pa.Schema]:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from muntin.host.call import Batch
+from muntin import Band, Rows, WindowJoin
+from muntin.host.call import Batch, distinct
+from muntin.host.join import match_bits
 from muntin.host.join.match_bits import MatchBits
 
 
@@ -76,3 +79,15 @@ def test_as_a_list(window: str, placed: bool, seed: int, first: int, sizes: list
             assert bits.nbytes <= (9 if placed else 1) * max(1024, 2 * most)
     rest, _ = bits.rest()
     assert rest.tolist() == sorted(waiting)
+
+
+def test_rows_that_matched_are_gathered_for_a_state_alone(tmp_path, monkeypatch) -> None:
+    gathered = []
+    monkeypatch.setattr(match_bits, "distinct", lambda rows: gathered.append(len(rows)) or distinct(rows))
+    batch = pa.table({"k": [1, 2, 3]})
+    for state, times in ((None, 0), (tmp_path, 3)):
+        gathered.clear()
+        with WindowJoin(on=Band("k", "k", 0, 0), how="left", left=Rows(9), right=Rows(3), state=state) as join:
+            for number in range(3):
+                join.process(pa.concat_tables([batch, batch]), batch, **({"batch": number} if state else {}))
+        assert len(gathered) == times
