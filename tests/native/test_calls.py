@@ -7,6 +7,7 @@ import gc
 import json
 import os
 import resource
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -232,6 +233,33 @@ def test_memory_of_results_is_given_back_when_nothing_comes() -> None:
     for idle in (-1.0, float("nan")):
         with pytest.raises(ValueError, match="idle"):
             _core.give_back(idle)
+
+
+@no_sanitizer
+@alone(MALLOC_ARENA_MAX="1")  # else each thread has 64 MiB of addresses for itself
+def test_addresses_are_taken_once_and_given_back() -> None:
+    """A process has a limit for them, too, where `ulimit -v` sets one."""
+
+    def taken() -> int:
+        with open("/proc/self/statm") as pages:
+            return int(pages.read().split()[0]) * resource.getpagesize()
+
+    before, most = taken(), []
+    engine = open_engine(key_bits=32, window=(3000, 3000), bands=[(0, 0)])
+    for first in range(0, 16 * 2000, 2000):
+        engine.step(*dense(2000, first))
+        most.append(taken() - before)
+        _core.give_back(0)
+    assert max(most[8:]) < 1.5 * max(most[:8])
+    kept, small = engine.step(*dense(2000, 16 * 2000)), open_engine(key_bits=32, window=(300, 300), bands=[(0, 0)])
+    some = []
+    for first in range(0, 200 * 300, 300):
+        part = small.step(*dense(300, first))  # the one before is free now, in a region of which more is in use
+        some.append(taken() - before)
+        _core.give_back(0)
+    assert max(some[20:]) < max(some[:20]) + (1 << 25)
+    del engine, small, kept, part
+    assert taken() - before < max(most) / 8  # stacks of threads
 
 
 @alone()
@@ -536,3 +564,28 @@ def test_a_child_has_a_pool_of_its_own_and_refuses_its_parents_joins() -> None:
     join.close()
     with pytest.raises(DeviceError, match="closed"):
         join.process(A, B)
+
+
+@no_sanitizer
+def test_trees_are_merged_in_a_child_too() -> None:
+    """The thread that merges in the background is its parent's alone."""
+
+    def joined() -> int:
+        options = {"insertion_depth": 2, "merge_ratio": 0.05, "behind_rows": 1}
+        engine = open_engine(
+            key_bits=32, window=(2000, 2000), bands=[(0, 0)], engine="shared", index="pim_tree", **options
+        )
+        rng, pairs = np.random.default_rng(0), 0
+        for first in range(0, 20_000, 200):
+            rows = np.arange(first, first + 200)
+            left, right = (Batch(rng.integers(0, 500, 200, np.int32), rows, rows).input() for _ in range(2))
+            pairs += sum(len(side) for side in engine.step(left, right, counting=False, whole=True, threads=2))
+        return pairs
+
+    expected = joined()
+    child = os.fork()
+    if child == 0:
+        signal.alarm(60)  # ends it
+        os._exit(0 if joined() == expected else 1)
+    assert os.waitpid(child, 0)[1] == 0
+    assert expected > 100_000
