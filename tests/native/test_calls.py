@@ -545,20 +545,22 @@ def test_a_fork_in_the_middle_of_a_call(how: str) -> None:
 
 @no_sanitizer
 def test_a_child_has_a_pool_of_its_own_and_refuses_its_parents_joins() -> None:
-    join = small_join()
+    join, threads = small_join(), _core.threads()
     assert len(join.process(A, B)) == 400
+    _core.set_threads(threads + 1)
     child = os.fork()
     if child == 0:
         status = 1
         try:
             with small_join() as own:
-                same = len(own.process(A, B)) == 400
+                same = len(own.process(A, B)) == 400 and _core.threads() == threads + 1
             try:
                 join.process(A, B)
             except DeviceError:
                 status = 0 if same else 2
         finally:
             os._exit(status)
+    _core.set_threads(threads)
     assert os.waitpid(child, 0)[1] == 0
     assert len(join.process(A, B)) > 0  # the parent's goes on
     join.close()
