@@ -244,6 +244,7 @@ def test_addresses_are_taken_once_and_given_back() -> None:
         with open("/proc/self/statm") as pages:
             return int(pages.read().split()[0]) * resource.getpagesize()
 
+    _core.set_threads(2)  # a stack each
     before, most = taken(), []
     engine = open_engine(key_bits=32, window=(3000, 3000), bands=[(0, 0)])
     for first in range(0, 16 * 2000, 2000):
