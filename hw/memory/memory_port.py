@@ -127,7 +127,7 @@ class MemoryPort(wiring.Component):
         m.d.comb += [asks_read[n].eq(reader.arvalid) for n, reader in enumerate(readers)]
         m.d.comb += [asks_write[n].eq(writer.awvalid) for n, writer in enumerate(writers)]
 
-        # Turns. A turn goes on while beats of it are on the way, even if nobody asks for more at the moment. Beats are
+        # Turns. A turn goes on while beats of it are on the way, even if no more are requested at the moment. Beats are
         # counted a few cycles behind: no turn ends before the last address counts and its reader or writer can have
         # asked again.
         budget = Signal(signed((self._turn_beats + shape.burst_beats).bit_length() + 1), init=self._turn_beats - 1)

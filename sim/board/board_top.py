@@ -172,7 +172,7 @@ def _pads(board: Ecp5Board, dram: DramSettings) -> str:
     """Declares the wires between the pads and the chip."""
     text = "".join(f"  wire [{width - 1}:0] pad_{pad};\n" for pad, width in _all_pads(board, dram).items())
     if isinstance(dram, Ddr3Settings):
-        # What nobody drives is 1, so that a strobe that is taken before or after a burst has edges too many.
+        # Pulled up while undriven, so that a strobe that is taken before or after a burst has edges too many.
         text += "".join(f"  pullup(pad_dqs_p[{lane}]);\n" for lane in range(dram.chip_bits // 8))
     return text
 

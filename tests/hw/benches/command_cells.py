@@ -137,7 +137,7 @@ class CommandCells:
     def end(self, code: ErrorCode) -> None:
         """All commands are over; `code` is what the first of them ended with.
 
-        Where several ended well nothing is counted: nobody knows which of them was stalled.
+        Where several ended well nothing is counted: which of them was stalled is not known.
         """
         pushed, self._pushed = self._pushed, []
         if COVERAGE and pushed and (len(pushed) == 1 or code != ErrorCode.NONE):
