@@ -154,8 +154,8 @@ class Call:
     ended : bool
         No row comes after this call: those that wait for their result have it.
     max_pairs : int or None
-        Pairs to be found at a time, or those of one row where they are more; a `Punctuation` then stands wherever one
-        can. None: any number, without punctuation.
+        About so many pairs are to be found at a time, or those of one row where they are more; a `Punctuation` then
+        stands wherever one can. None: any number, without punctuation.
     """
 
     batches: Sides[Batch]

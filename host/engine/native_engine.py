@@ -42,6 +42,7 @@ MAX_STEP_ROWS = 1 << 20
 MAX_STEP_SHARE = (
     4  # a step's pairs take at most the free memory over this: its matches, and other parts, lie beside them
 )
+_REFUSED = 2  # a step is refused that finds more than so many times the pairs it should: it is probed once more
 _ROW_OVERHEAD = 1.2  # bytes of a stored row over those of its key and number: the index, and what blocks are rounded to
 _TREE_OVERHEAD = 1.6  # the same of trees: nodes that are not full, the order of arrival, and what a merge writes
 _TEMPORAL_OVERHEAD = {
@@ -335,13 +336,13 @@ class NativeEngine(Engine):
                     counts[side] = np.zeros(len(probes), np.int64)
                     counts[side][probes] = own
             assert most is not None
-            for part in cut_pairs(step, counts, most):
+            for part in cut_pairs(step, counts, call.max_pairs or most):
                 yield part, self._step(part, None, whole=whole)
 
     def _max_step_pairs(self, call: Call) -> int:
         """Pairs that a step may find; where the core refuses none, those that there is memory for."""
         if self._refuses and call.max_pairs is not None:
-            return call.max_pairs
+            return _REFUSED * call.max_pairs
         room = max(self._device.host_memory.room // PAIR_BYTES, 1)
         # In one step, if it can be: what is refused is probed twice, and results of several parts are put together.
         return max(room // MAX_STEP_SHARE, 1) if self._refuses else room

@@ -12,7 +12,7 @@ import numpy as np
 from muntin.host.call import Batch, Call
 from muntin.host.sides import OTHER, SIDES, Side, Sides
 
-_SLACK = 0.875  # steps that find more pairs than they may are joined again
+_REST = 1.25  # of a step, that goes with it
 _MAX_GROWTH = 16  # of a step over the one before
 _FAR_ROWS = 1 << 62  # beyond all windows
 
@@ -97,12 +97,13 @@ class Pacer:
             at = to
 
     def _by_meetings(self, call: Call, oldest: Mapping[Side, int], max_pairs: int) -> Iterator[Call]:
-        """Steps that find somewhat less than `max_pairs` pairs, or one row's, if rows match as those before did. As
-        long as nothing is known, all rows in a window count as matches."""
+        """Steps that find about `max_pairs` pairs, or one row's, if rows match as those before did. As long as nothing
+        is known, all rows in a window count as matches."""
         met = {side: self._meetings(side, call.batches[side], oldest[OTHER[side]]) for side in SIDES}
         at, end = dict.fromkeys(SIDES, 0), _lengths(call)
         while True:
-            to, before = _cut_at(call, met, at, _SLACK * max_pairs / self._selectivity), self.found
+            most, before = max_pairs / self._selectivity, self.found
+            to = end if _amount(met, at, end) <= _REST * most else _cut_at(call, met, at, most)
             yield _between(call, at, to)
             amount = _amount(met, at, to)
             if amount >= 1:
