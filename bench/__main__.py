@@ -27,6 +27,7 @@ from bench.plan import (
     quick_plan,
 )
 from bench.report import print_cell, print_condition, print_parts, print_tables, write_report
+from bench.short_calls import ShortCallsPlan, run_short_calls
 from bench.spark_plan import FloorPlan, SparkPlan
 from bench.state import StatePlan, run_state_benchmark
 from bench.workloads import KINDS, ROWS
@@ -84,9 +85,9 @@ def main(
     """Measure the window join beside its peers, on the same batches, in the same run.
 
     Without options: every workload, window and batch size, then batch joins by other engines (peers), then Spark, how
-    near the join comes to Spark's floor, what state costs, then conjunctions, outer, as-of and aggregate joins
-    (conditions); some 50 minutes on two cores. Pairs of all contenders
-    are compared as they come, and a difference ends the command with an error.
+    near the join comes to Spark's floor, what state costs, how long calls of few rows take (calls), then conjunctions,
+    outer, as-of and aggregate joins (conditions); some 50 minutes on two cores. Pairs of all contenders are compared as
+    they come, and a difference ends the command with an error.
     """
     if quick and full:
         raise click.UsageError("--quick and --full exclude each other")
@@ -139,12 +140,13 @@ def main(
     if micro_batch is not None:
         conditions_plan = dataclasses.replace(conditions_plan, micro_batch=micro_batch)
     conditions_plan = conditions_plan.without(without)
+    calls_plan = ShortCallsPlan(seed=seed)
 
     console = Console()
     result = describe_machine()
     result["parameters"] = {"operator": dataclasses.asdict(plan), "peers": dataclasses.asdict(peers_plan)}
     result["parameters"] |= {"spark": dataclasses.asdict(spark_plan), "floor": dataclasses.asdict(floor_plan)}
-    result["parameters"] |= {"state": dataclasses.asdict(state_plan)}
+    result["parameters"] |= {"state": dataclasses.asdict(state_plan), "calls": dataclasses.asdict(calls_plan)}
     result["parameters"]["conditions"] = dataclasses.asdict(conditions_plan)
     try:
         if "operator" in parts:
@@ -163,6 +165,9 @@ def main(
         if "state" in parts:
             with console.status("state") as status:
                 result["state"] = run_state_benchmark(state_plan, on_stage=status.update)
+        if "calls" in parts:
+            with console.status("short calls") as status:
+                result["calls"] = run_short_calls(calls_plan, on_stage=status.update)
         if "conditions" in parts:
             result["conditions"] = []
             _conditions(console, conditions_plan, result["conditions"])

@@ -22,6 +22,7 @@ def aims(result: dict) -> list[tuple[str, str, str]]:
         *_spark(result.get("spark")),
         *_floor(result.get("floor") or []),
         *_state(result.get("state")),
+        *_calls(result.get("calls") or []),
         *_conditions(result.get("conditions") or []),
     ]
 
@@ -100,6 +101,23 @@ def _state(state: dict | None) -> Iterator[tuple[str, str, str]]:
     for where in ("in process", "daemon"):
         what = f"a window of {window:,} rows a side restored, {where}"
         yield what, "5 s" if window == 8 * M else "", f"{state['recovery'][where]:.1f} s"
+
+
+#: Microseconds that a call of so many rows a side may take.
+_CALLS = {
+    ("band, pairs", 1): 80,
+    ("band, rows", 1): 80,
+    ("band, pairs", 1024): 200,
+    ("band, rows", 1024): 200,
+    ("as-of", 16): 120,
+}
+
+
+def _calls(cases: list[dict]) -> Iterator[tuple[str, str, str]]:
+    for case in cases:
+        aim = _CALLS.get((case["join"], case["rows"]))
+        what = f"a call of {case['rows']:,} rows a side, {case['join']}"
+        yield what, "" if aim is None else f"{aim} us", f"{case['median_us']:,.0f} us"
 
 
 #: How many times as fast the first contender of a figure, with such a case, is to be as another.

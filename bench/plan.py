@@ -9,7 +9,7 @@ from typing import Any
 from bench.workloads import KINDS
 
 K, M = 1 << 10, 1 << 20
-PARTS = ("operator", "peers", "spark", "floor", "state", "conditions")
+PARTS = ("operator", "peers", "spark", "floor", "state", "calls", "conditions")
 BATCHES = (256 * K, 32 * K, 4 * K, 1 * K)  # large first: a cell leaves the windows to the next one
 WINDOWS = (8 * M, 1 * M)
 ONE_THREAD = "cpu:threads=1"

@@ -29,6 +29,7 @@ _BLOCKS = {
     "Through Spark": "spark",
     "Floor": "floor",
     "State": "state",
+    "Short calls": "calls",
     "Conditions": "conditions",
     "Aggregates": "aggregates",
     "Aims": "aims",

@@ -35,7 +35,7 @@ def write_report(result: dict, folder: Path) -> list[Path]:
     ----------
     result : dict
         What `bench.__main__` gathers: `describe_machine`'s fields, ``parameters``, ``operator``, ``peers``,
-        ``spark``, ``floor``, ``state`` and ``conditions``. The files have its ``aims``, too.
+        ``spark``, ``floor``, ``state``, ``calls`` and ``conditions``. The files have its ``aims``, too.
     folder : pathlib.Path
         Made if it is not there.
 
@@ -207,9 +207,10 @@ def floor_rows(sizes: list[dict]) -> tuple[list[str], list[list[str]]]:
                 kept = shares.get(name)
                 ends = () if kept is None else (f"{end:.0%}" for end in kept["interval"])
                 line += ["" if kept is None else f"{kept['median']:.0%}", " to ".join(ends)]
-            lines.append(line)
+            lines.append(line + [f"{of:.2f}" if of else "" for of in entry.get("cpu_seconds", {}).values()])
     columns = [column for floor in sizes[0]["kept"] for column in (f"of {floor}", "interval")]
-    return ["rows a micro-batch", "through Spark", "rows/s", *columns], lines
+    kinds = next(iter(sizes[0]["contenders"].values())).get("cpu_seconds", {})
+    return ["rows a micro-batch", "through Spark", "rows/s", *columns, *(f"CPU s: {kind}" for kind in kinds)], lines
 
 
 def state_rows(state: dict) -> tuple[list[str], list[list[str]]]:
@@ -223,6 +224,14 @@ def state_rows(state: dict) -> tuple[list[str], list[list[str]]]:
             cells.append(" to ".join(f"{share:.1%}" for share in rates["quartiles"]))
         lines.append([name, *cells, "" if seconds is None else f"{seconds:.2f}"])
     return ["where", "rows/s without", "rows/s with state", "share kept", "its quartiles", "s to restore"], lines
+
+
+def calls_rows(cases: list[dict]) -> tuple[list[str], list[list[str]]]:
+    """Headings and lines of the table of short calls, as text."""
+    names = ("median_us", "p99_us", "cpu_us", "encode_us", "core_us", "output_us", "functions")
+    lines = [[case["join"], f"{case['rows']:,}", *(f"{case[name]:,.0f}" for name in names)] for case in cases]
+    headings = ["join", "rows a side", "us a call, median", "p99", "CPU us a call", "encode", "core", "output"]
+    return [*headings, "functions called"], lines
 
 
 def condition_rows(figures: list[dict]) -> tuple[list[str], list[list[str]]]:
@@ -286,6 +295,8 @@ def tables(result: dict) -> dict[str, tuple[list[str], list[list[str]]]]:
         rows, batch, large = (size(number) for number in (state["window"], state["batch"], state["recovery"]["window"]))
         title = f"State: {rows} rows a side in the window, {batch} rows a micro-batch; a window of {large} restored"
         found[title] = state_rows(state)
+    if result.get("calls"):
+        found["Short calls: on one thread"] = calls_rows(result["calls"])
     if conditions := result.get("conditions"):
         if (table := condition_rows(conditions))[1]:
             found["Conditions: equality with a band, ranges, outer and as-of joins"] = table

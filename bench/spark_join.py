@@ -50,6 +50,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from bench import processor_time
 from bench.operator_benchmark import ResultsDiffer
 from bench.ratio import median_interval
 from bench.spark_plan import FLOOR, FloorPlan, SparkPlan
@@ -86,6 +87,7 @@ class _Contender:
     query: StreamingQuery
     max_seconds: float
     seconds: list[float] = field(default_factory=list)
+    processor: list[dict[str, float]] = field(default_factory=list)
     results: list[tuple[int, int]] = field(default_factory=list)
     split: int = 0
     seen: int = -1
@@ -97,6 +99,10 @@ class _Contender:
             "rate": statistics.median(rates),
             "rates": rates,
             "batch_seconds": self.seconds,
+            "cpu_seconds": {
+                kind: statistics.median(each.get(kind, 0.0) for each in self.processor)
+                for kind in processor_time.KINDS.values()
+            },
             "split_steps": self.split,
         }
 
@@ -488,9 +494,12 @@ def _run(
             if sum(contender.seconds) > contender.max_seconds:
                 continue
             what = "filling the window" if number == 0 else f"step {number} of {len(stops) - 1}"
+            before = processor_time.by_kind()
             seconds = _step(contender, files, number, 2 * (stop - start))
             if number > warm_up:
                 contender.seconds.append(seconds)
+                spent = processor_time.by_kind()
+                contender.processor.append({kind: of - before.get(kind, 0.0) for kind, of in spent.items()})
             on_stage(f"spark: {what}: {contender.name} {seconds:.2f} s, {2 * (stop - start) / seconds:,.0f} rows/s")
         _compare(contenders, number)
         for path in files:

@@ -59,7 +59,8 @@ def line_of(design: Design, part: str, seeds: Sequence[int], folder: Path) -> di
                     print(f"{design.name}, {part}, seed {seed}: not routed: {error}", file=sys.stderr, flush=True)
                     continue
                 mhz[str(seed)] = round(now.mhz, 1)
-                print(f"{design.name}, {part}, seed {seed}: {now.mhz:.1f} MHz", file=sys.stderr, flush=True)
+                path = "".join(f"\n    {step}" for step in now.slowest)
+                print(f"{design.name}, {part}, seed {seed}: {now.mhz:.1f} MHz{path}", file=sys.stderr, flush=True)
     else:
         estimate = arria10.estimate(design.make(), folder, name)
         size = {

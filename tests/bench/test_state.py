@@ -38,6 +38,8 @@ def test_joins_beside_the_floor_of_spark():
     (found,) = run_floor(FloorPlan(window=4096, batches=(2048,), turns=2))
     assert len(found["contenders"]) == 4
     assert {len(entry["rates"]) for entry in found["contenders"].values()} == {2}
+    for entry in found["contenders"].values():
+        assert entry["cpu_seconds"]["Spark"] > 0
     for share in found["kept"][FLOOR].values():
         low, high = share["interval"]
         assert 0 < low <= share["median"] <= high
