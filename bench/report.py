@@ -207,9 +207,9 @@ def floor_rows(sizes: list[dict]) -> tuple[list[str], list[list[str]]]:
                 kept = shares.get(name)
                 ends = () if kept is None else (f"{end:.0%}" for end in kept["interval"])
                 line += ["" if kept is None else f"{kept['median']:.0%}", " to ".join(ends)]
-            lines.append(line + [f"{of:.2f}" if of else "" for of in entry.get("cpu_seconds", {}).values()])
+            lines.append(line + [f"{of:.2f}" if of else "" for of in entry["cpu_seconds"].values()])
     columns = [column for floor in sizes[0]["kept"] for column in (f"of {floor}", "interval")]
-    kinds = next(iter(sizes[0]["contenders"].values())).get("cpu_seconds", {})
+    kinds = next(iter(sizes[0]["contenders"].values()))["cpu_seconds"]
     return ["rows a micro-batch", "through Spark", "rows/s", *columns, *(f"CPU s: {kind}" for kind in kinds)], lines
 
 

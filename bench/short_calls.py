@@ -1,8 +1,7 @@
 """How long calls of few rows take: what a join costs beside the rows.
 
-Each case is a join with full windows on one thread, which gets the same number of rows a side in every call. Beside the
-times stand the functions that a call calls, of Python's and built in, counted in calls that are not timed: below some
-thousand rows these bound the time, not the join.
+Each case is a join on one thread, of bands with full windows, which gets the same number of rows a side in every call.
+Beside the times stand the functions that a call calls, Python's and built in, counted in calls that are not timed.
 """
 
 from __future__ import annotations

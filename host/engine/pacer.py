@@ -12,7 +12,7 @@ import numpy as np
 from muntin.host.call import Batch, Call
 from muntin.host.sides import OTHER, SIDES, Side, Sides
 
-_REST = 1.25  # of a step, that goes with it
+_REST = 1.25  # the last step may be so many times as long as others: no short one follows
 _MAX_GROWTH = 16  # of a step over the one before
 _FAR_ROWS = 1 << 62  # beyond all windows
 
