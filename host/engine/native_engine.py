@@ -207,6 +207,7 @@ class NativeEngine(Engine):
     _stores_once = True  # the rows of a self join on one key
     _refuses = True  # whether the core can refuse a step, which then has changed nothing
     _by_arrival = False  # whether pairs come in the order of arrival of the rows that find them
+    _finders = True  # whether the core counts pairs by the side of the rows that find them
 
     def _options(self) -> dict[str, Option]:
         """Those of the engine, as the core takes them."""
@@ -363,7 +364,8 @@ class NativeEngine(Engine):
             assert most is not None
             raise beyond_memory("a step", most + 1, PAIR_BYTES * most) from error
         if not counting and found[0] is not None:
-            self._pacer.found += len(found[0]) if whole else sum(len(rows) for rows, _ in found)
+            pairs = self._engine.pairs
+            self._pacer.add(dict(zip(SIDES, pairs, strict=True)) if self._finders else sum(pairs))
         return found
 
     def _events(self, side: Side) -> list[list[int]]:
@@ -447,6 +449,7 @@ class SharedEngine(NativeEngine):
     _kind = Shared.name
     _refuses = False
     _by_arrival = True
+    _finders = False
 
     def _options(self) -> dict[str, Option]:
         kind = cast(Shared, self.spec.engine)

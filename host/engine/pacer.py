@@ -47,18 +47,28 @@ class Pacer:
 
     Attributes
     ----------
-    found : int
-        Pairs that were found so far: who joins a step adds those of it.
+    found : dict of str to float
+        Pairs that rows of each side have found so far.
     """
 
     def __init__(
         self, max_rows: int, *, pairs: int | None = None, min_rows: int = 1, first_rows: int | None = None,
         counts: Sides[int] | None = None,
     ):  # fmt: skip
-        self.found = 0
+        self.found: Sides[float] = dict.fromkeys(SIDES, 0)
         self._max_rows, self._min_rows, self._pairs, self._counts = max_rows, min_rows, pairs, counts
         self._rows = self._first_rows = max_rows if first_rows is None else min(first_rows, max_rows)
-        self._selectivity = 1.0  # the share of the rows in each other's windows that match, as steps so far suggest
+        # By the side that probes, the share of the rows in the other's window that match, as steps so far suggest.
+        self._selectivity = dict.fromkeys(SIDES, 1.0)
+        self._expected = dict.fromkeys(SIDES, 1.0)  # pairs that the step at hand should find
+
+    def add(self, found: Sides[float] | float) -> None:
+        """Adds the pairs that a step, or a part of it, has found: by the side whose rows found them, or their sum where
+        that is all that is known."""
+        if not isinstance(found, dict):
+            all_expected = sum(self._expected.values()) or 1
+            found = {side: found * expected / all_expected for side, expected in self._expected.items()}
+        self.found = {side: self.found[side] + found[side] for side in SIDES}
 
     def steps(self, call: Call, stored: Mapping[Side, int] | None = None) -> Iterator[Call]:
         """The steps of a call, each cut once the one before was joined.
@@ -79,18 +89,18 @@ class Pacer:
             yield from self._by_meetings(step, oldest, call.max_pairs)
 
     def _by_rows(self, call: Call) -> Iterator[Call]:
-        if not self.found:  # nothing is known yet
+        if not any(self.found.values()):  # nothing is known yet
             self._rows = self._first_rows
         at, end = dict.fromkeys(SIDES, 0), _lengths(call)
         if self._pairs is None and sum(end.values()) <= self._rows:
             yield call
             return
         while True:
-            to, before = _cut_at(call, _ROWS, at, self._rows), self.found
+            to, before = _cut_at(call, _ROWS, at, self._rows), sum(self.found.values())
             yield _between(call, at, to)
             rows = sum(to.values()) - sum(at.values())
             if self._pairs is not None and rows:
-                wanted = self._pairs * rows / max(self.found - before, 1)
+                wanted = self._pairs * rows / max(sum(self.found.values()) - before, 1)
                 self._rows = int(min(max(wanted, self._min_rows), self._max_rows))
             if to == end:
                 return
@@ -101,17 +111,31 @@ class Pacer:
         is known, all rows in a window count as matches."""
         met = {side: self._meetings(side, call.batches[side], oldest[OTHER[side]]) for side in SIDES}
         at, end = dict.fromkeys(SIDES, 0), _lengths(call)
+        greatest: dict[Side, float] = {}  # selectivity in this call
         while True:
-            most, before = max_pairs / self._selectivity, self.found
-            to = end if _amount(met, at, end) <= _REST * most else _cut_at(call, met, at, most)
+            amounts = {side: self._weighted(side, met[side]) for side in SIDES}
+            to = end if _amount(amounts, at, end) <= _REST * max_pairs else _cut_at(call, amounts, at, max_pairs)
+            self._expected = {side: amounts[side](to[side]) - amounts[side](at[side]) for side in SIDES}
+            before = self.found
             yield _between(call, at, to)
-            amount = _amount(met, at, to)
-            if amount >= 1:
-                seen = (self.found - before + 1) / amount
-                self._selectivity = min(max(seen, self._selectivity / _MAX_GROWTH), 1.0)
-            if to == end:
+            for side, expected in self._expected.items():
+                if to[side] == at[side]:
+                    continue
+                # One pair more on both keeps a step that meets few rows from saying much.
+                growth = (self.found[side] - before[side] + 1) / (expected + 1)
+                self._selectivity[side] = min(self._selectivity[side] * max(growth, 1 / _MAX_GROWTH), 1.0)
+                greatest[side] = max(greatest.get(side, 0.0), self._selectivity[side])
+            if (
+                to == end
+            ):  # in a time window, the first rows of a call may meet most of what is stored, the last ones little
+                self._selectivity |= greatest
                 return
             at = to
+
+    def _weighted(self, side: Side, met: Callable[[int], float]) -> Callable[[int], float]:
+        """How many pairs so many rows of a side find."""
+        share = self._selectivity[side]
+        return lambda count: share * met(count)
 
     def _meetings(self, side: Side, batch: Batch, oldest: int) -> Callable[[int], float]:
         """How many rows of the other side's window so many rows of a side meet."""

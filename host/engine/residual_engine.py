@@ -142,7 +142,7 @@ class ResidualEngine(Engine):
             side = found.side if isinstance(found, Pairs) else "left"
             probing, stored = (found.probing, found.stored) if isinstance(found, Pairs) else (found.left, found.right)
             self._asked += len(probing)
-            self._pacer.found += len(probing)
+            self._pacer.add(len(probing))
             for residual in self._residuals:
                 kept = residual.keep(side, probing, stored)
                 probing, stored = probing[kept], stored[kept]

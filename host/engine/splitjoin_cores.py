@@ -44,6 +44,7 @@ class SplitJoinCores(NativeEngine):
     _kind = SplitJoin.name
     _stores_once = False
     _refuses = False
+    _finders = False
 
     def __init__(
         self,

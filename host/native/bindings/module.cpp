@@ -194,7 +194,7 @@ class PyEngine {
     auto* left_rows = static_cast<int64_t*>(result.left.data());
     auto* right_rows = static_cast<int64_t*>(result.right.data());
     const nb::capsule left_owner = own(std::move(result.left)), right_owner = own(std::move(result.right));
-    const size_t by_left = result.pairs[0], by_right = result.pairs[1];
+    const auto [by_left, by_right] = pairs = {result.pairs[0], result.pairs[1]};
     if (whole) {
       return nb::make_tuple(numbers(left_rows, by_left + by_right, left_owner),
                             numbers(right_rows, by_left + by_right, right_owner));
@@ -229,6 +229,7 @@ class PyEngine {
   }
 
   std::unique_ptr<Engine> engine;
+  std::pair<size_t, size_t> pairs;  // of the last step that gave any, as `Result::pairs`
   std::atomic<bool> busy_{false}, stop_{false};
 };
 
@@ -362,6 +363,8 @@ NB_MODULE(_core, m) {
         self.engine->inject_fault(core, rows);
       }, "core"_a, "rows"_a)
       .def_prop_ro("applied", [](const PyEngine& self) { return self.engine->applied; })
+      .def_prop_ro("pairs", [](const PyEngine& self) { return self.pairs; },
+                   "Pairs of the last step that gave any: those that left rows found, and those that right rows found.")
       .def_prop_ro("bytes", [](const PyEngine& self) { return self.engine->bytes(); })
       .def_prop_ro("probed_runs", [](const PyEngine& self) { return self.engine->probed_runs; })
       .def_prop_ro("seconds", [](const PyEngine& self) {

@@ -4,6 +4,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -294,15 +295,22 @@ def test_rows_that_begin_to_match_all_at_once(options: dict[str, object]) -> Non
     assert sum(size > most // 4 for size in sizes) > len(expected) // most // 4
 
 
-def test_steps_are_not_joined_again_where_rows_match_somewhat_more_than_before() -> None:
-    most, window = 1000, 5000
-    given = {"on": Band("a", "b", -2, 2), "left": Rows(window), "right": Rows(window), "form": "pairs"}
-    join = WindowJoin(
-        **given,
-        device="cpu",
-        left_schema=pa.schema([LEFT[0]]),
-        right_schema=pa.schema([RIGHT[0]]),  # type: ignore[arg-type]
-    )
+@pytest.mark.parametrize(
+    ("window", "dense"),
+    [
+        ({"left": Rows(5000), "right": Rows(5000)}, [5000, 5000, 3300, 5000, 3300, 2200]),
+        # Right rows match up to twice as often as left ones of the same call: those have come, and less has expired.
+        ({"within": Within("t", "t", -5000, 5000), "watermark": Watermark(left=0, right=0)}, [5000] * 9),
+    ],
+    ids=["rows", "within"],
+)
+def test_steps_are_not_joined_again_where_rows_match_somewhat_more_than_before(
+    window: dict[str, Any], dense: list[int]
+) -> None:
+    most = 1000
+    given = {"on": Band("a", "b", -2, 2), "form": "pairs", "device": "cpu", **window}
+    schemas = [pa.schema([schema[0], schema[1]]) for schema in (LEFT, RIGHT)]
+    join = WindowJoin(**given, left_schema=schemas[0], right_schema=schemas[1])
     engine = join._calls.journal.pipeline.engine
     assert isinstance(engine, NativeEngine)
     refused, step = [], engine._step
@@ -314,8 +322,9 @@ def test_steps_are_not_joined_again_where_rows_match_somewhat_more_than_before()
 
     engine._step = watched  # type: ignore[method-assign, assignment]
     keys = np.random.default_rng(7)
-    for number, values in enumerate([5000, 5000, 3300, 5000, 3300, 2200]):
-        sides = [pa.table([keys.integers(0, values, 5000)], schema=pa.schema([schema[0]])) for schema in (LEFT, RIGHT)]
+    for number, values in enumerate(dense):
+        times = np.arange(5000) + number * 5000
+        sides = [pa.table([keys.integers(0, values, 5000), times], schema=schema) for schema in schemas]
         if number == 2:
             refused.clear()
         assert sum(map(len, join.process_blocks(*sides, block_bytes=16 * most))) > 20 * most
