@@ -10,8 +10,11 @@ import resource
 import signal
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -229,10 +232,39 @@ def test_memory_of_results_is_given_back_when_nothing_comes() -> None:
     _core.give_back(0)
     assert _core.memory()[0] == used
     assert _core.memory()[1] < 1 << 22
-    assert sum(len(probing) for probing, _ in engine.step(*dense(2000, 2000))) == 11_000_000
+    found = engine.step(*dense(2000, 2000))
+    assert sum(len(probing) for probing, _ in found) == 11_000_000
+    assert _core.memory()[0] >= used + 11_000_000 * 16
     for idle in (-1.0, float("nan")):
         with pytest.raises(ValueError, match="idle"):
             _core.give_back(idle)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="resident memory is read from /proc")
+@alone()
+def test_free_memory_between_runs_in_use_is_given_back() -> None:
+    rows, window = 1 << 15, 1 << 19
+    engine = open_engine(key_bits=32, window=(window, window), bands=[(0, 0)])
+    keys = np.random.default_rng(0)
+
+    def resident() -> int:
+        with open("/proc/self/statm") as pages:
+            return int(pages.read().split()[1]) * resource.getpagesize()
+
+    def advance(first: int, last: int) -> None:
+        for numbers in np.arange(first, last).reshape(-1, rows):
+            engine.step(*(Batch(keys.integers(0, 1 << 30, rows, np.int32), numbers, numbers).input() for _ in "lr"))
+
+    advance(0, 4 * window)
+    (used, kept), before = _core.memory(), resident()
+    assert kept > window * 16
+    _core.give_back(0)
+    assert _core.memory()[0] == used
+    assert _core.memory()[1] < kept / 16
+    assert before - resident() > kept / 2
+    advance(4 * window, 8 * window)
+    assert _core.memory()[0] == pytest.approx(used, rel=0.1)
+    assert 0 < _core.memory()[1] < 2 * kept
 
 
 @no_sanitizer
@@ -569,26 +601,57 @@ def test_a_child_has_a_pool_of_its_own_and_refuses_its_parents_joins() -> None:
         join.process(A, B)
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="processor time by thread is read from /proc")
+@alone()
+def test_threads_of_the_pool_share_the_work_of_a_step() -> None:
+    _core.set_threads(2)
+    engine = open_engine(key_bits=32, window=(3000, 3000), bands=[(0, 0)])
+
+    def ticks() -> int:
+        """Of the processor's clock, by all threads but this one."""
+        others = set(os.listdir("/proc/self/task")) - {str(threading.get_native_id())}
+        stats = [Path(f"/proc/self/task/{thread}/stat").read_text().rpartition(")")[2].split() for thread in others]
+        return sum(int(stat[11]) for stat in stats)
+
+    before, first = ticks(), 0
+    while ticks() - before < 10:
+        assert time.process_time() < 30, "no other thread has worked"
+        engine.step(*dense(3000, first), counting=True, threads=2)
+        first += 3000
+    time.sleep(0.3)  # they look for more for a while
+    before = ticks()
+    time.sleep(1)
+    assert ticks() - before < 10
+
+
+def with_trees() -> int:
+    """Pairs of a join whose trees are merged in the background."""
+    options = {"insertion_depth": 2, "merge_ratio": 0.05, "behind_rows": 1}
+    engine = open_engine(key_bits=32, window=(2000, 2000), bands=[(0, 0)], engine="shared", index="pim_tree", **options)
+    rng, pairs = np.random.default_rng(0), 0
+    for first in range(0, 20_000, 200):
+        rows = np.arange(first, first + 200)
+        left, right = (Batch(rng.integers(0, 500, 200, np.int32), rows, rows).input() for _ in range(2))
+        pairs += sum(len(side) for side in engine.step(left, right, counting=False, whole=True, threads=2))
+    return pairs
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="threads are listed in /proc")
+@alone()
+def test_one_thread_merges_all_trees() -> None:
+    _core.set_threads(1)
+    before = len(os.listdir("/proc/self/task"))
+    assert with_trees() == with_trees() > 100_000
+    assert len(os.listdir("/proc/self/task")) <= before + 1
+
+
 @no_sanitizer
 def test_trees_are_merged_in_a_child_too() -> None:
     """The thread that merges in the background is its parent's alone."""
-
-    def joined() -> int:
-        options = {"insertion_depth": 2, "merge_ratio": 0.05, "behind_rows": 1}
-        engine = open_engine(
-            key_bits=32, window=(2000, 2000), bands=[(0, 0)], engine="shared", index="pim_tree", **options
-        )
-        rng, pairs = np.random.default_rng(0), 0
-        for first in range(0, 20_000, 200):
-            rows = np.arange(first, first + 200)
-            left, right = (Batch(rng.integers(0, 500, 200, np.int32), rows, rows).input() for _ in range(2))
-            pairs += sum(len(side) for side in engine.step(left, right, counting=False, whole=True, threads=2))
-        return pairs
-
-    expected = joined()
+    expected = with_trees()
     child = os.fork()
     if child == 0:
         signal.alarm(60)  # ends it
-        os._exit(0 if joined() == expected else 1)
+        os._exit(0 if with_trees() == expected else 1)
     assert os.waitpid(child, 0)[1] == 0
     assert expected > 100_000
