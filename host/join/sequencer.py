@@ -458,7 +458,7 @@ class Sequencer:
         if pa.types.is_timestamp(column.type) or pa.types.is_null(column.type):  # of no rows
             column = column.cast(pa.int64())
         elif pa.types.is_date(column.type):
-            column = column.cast(pa.date32()).cast(pa.int32())
+            column = column.cast(pa.date32()).cast(pa.int32()).cast(pa.int64())
         values, scale = column.to_numpy(), self._scales[side]
         if scale == 1:
             return values

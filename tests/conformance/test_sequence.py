@@ -1,9 +1,11 @@
 """The sequence column decides the arrival order."""
 
+import datetime as dt
+
 import pyarrow as pa
 import pytest
 
-from muntin import Compare
+from muntin import AllOf, Compare, Rows, WindowJoin
 from muntin.host import errors
 from tests.conformance.small_joins import BOTTOM, TOP, agree, open_join, pairs_of, table
 from tests.oracles.nested_loop import NestedLoop
@@ -60,6 +62,33 @@ def test_sequences_of_two_units_compare_exactly(device):
         assert agree(device, ("compare", "="), *calls, sequence="q") == 6
     except errors.KeyTypeError as error:
         assert "q" in str(error)  # noqa: PT017
+
+
+@pytest.mark.parametrize("year", [1, 1969, 2020, 2040, 2200])
+@pytest.mark.parametrize("kind", [pa.date32(), pa.date64()], ids=str)
+@pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
+@pytest.mark.parametrize("dates", ["left", "right"])
+def test_sequences_of_dates_and_timestamps(year, kind, unit, dates, device):
+    days = [dt.date(year, 1, day) for day in (1, 3, 5)]
+    times = [dt.datetime(year, 1, day, hour) for day, hour in ((1, 0), (2, 7), (3, 0), (5, 1))]
+    if unit == "ns" and year < 1678:
+        pytest.skip("such times do not fit nanoseconds")
+    sides = [pa.table({"q": pa.array(days, kind)}), pa.table({"q": pa.array(times, pa.timestamp(unit))})]
+    rows = [[(when, 0, at) for at, when in enumerate(map(_midnight, days))], [(t, 1, at) for at, t in enumerate(times)]]
+    if dates == "right":
+        sides.reverse()
+        rows = [[(when, 0, at) for when, _, at in rows[1]], [(when, 1, at) for when, _, at in rows[0]]]
+    due, last = [], [None, None]
+    for _, side, at in sorted([*rows[0], *rows[1]]):
+        if last[1 - side] is not None:
+            due.append((last[0], at) if side else (at, last[1]))
+        last[side] = at
+    with WindowJoin(on=AllOf(), left=Rows(1), right=Rows(1), sequence="q", form="pairs", device=device) as join:
+        assert sorted(pairs_of(join.process(*sides))) == sorted(due)
+
+
+def _midnight(day):
+    return dt.datetime.combine(day, dt.time())
 
 
 def test_unsigned_sequences_beyond_int64(device):
