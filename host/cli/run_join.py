@@ -106,8 +106,9 @@ def run_join(
     )
     result_schema = spec.output_schema(*schemas)
     columns = needed(spec, *schemas)
-    early = {side: tested_early(spec, side, schema) for side, schema in zip(sides, schemas, strict=True)}
-    for side, reader in sides.items():
+    early = {}
+    for (side, reader), schema in zip(sides.items(), schemas, strict=True):
+        early[side] = tested_early(spec, side, pa.schema([schema.field(name) for name in columns[side]]))
         reader.narrow(columns[side], early[side][1])
     left_side, right_side = sides.values()
     with WindowJoin.from_spec(

@@ -26,8 +26,8 @@ def tested_early(spec: JoinSpec, side: Side, schema: pa.Schema) -> tuple[list[Wh
     """The parts about one side that rows can be tested by before they reach the join, and Arrow's expression of them.
 
     Only where a row that fails them changes nothing: one that is counted, numbered, reported as unmatched, moves a
-    watermark, stands in a count window, or has the other role of a self join too, has to reach it. The join tests them
-    again, so an expression may let too many rows pass.
+    watermark, stands in a count window, or has the other role of a self join too, has to reach it; and Arrow can
+    filter columns of such types. The join tests them again, so an expression may let too many rows pass.
 
     Returns
     -------
@@ -41,7 +41,20 @@ def tested_early(spec: JoinSpec, side: Side, schema: pa.Schema) -> tuple[list[Wh
     tested = [(part, each) for part, each in found if each is not None]
     if not tested:
         return [], None
-    return [part for part, _ in tested], functools.reduce(operator.and_, (each for _, each in tested))  # type: ignore[misc]
+    expression: Any = functools.reduce(operator.and_, (each for _, each in tested))
+    if not _applies(expression, schema):
+        return [], None
+    return [part for part, _ in tested], expression  # type: ignore[misc]
+
+
+def _applies(expression: Any, schema: pa.Schema) -> bool:
+    """Whether Arrow can filter rows of these types by it: it has no kernels for some, such as views."""
+    some = pa.table([pa.nulls(2, kind) for kind in schema.types], schema=schema.remove_metadata())
+    try:
+        pyarrow.dataset.dataset(some).to_table(filter=expression)
+    except pa.ArrowNotImplementedError:
+        return False
+    return True
 
 
 def needed(spec: JoinSpec, left: pa.Schema, right: pa.Schema) -> dict[str, list[str]]:
@@ -63,10 +76,13 @@ def _expression(part: Any, side: Side, schema: pa.Schema) -> Any:
         return None if any(each is None for each in found) else functools.reduce(operator.or_, found)
     if not isinstance(part, Where) or part.side != side or part.column not in schema.names:
         return None
+    kind = schema.field(part.column).type
+    if isinstance(kind, pa.BaseExtensionType):  # Parquet's least and greatest values cannot be compared as such
+        return None
     column = pyarrow.dataset.field(part.column)
     if part.value is None:
         return column.is_null() if part.op == "<=>" else column.is_valid()
-    constant = _constant(part.value, schema.field(part.column).type)
+    constant = _constant(part.value, kind)
     if constant is None or part.op not in _OPERATORS:
         return None
     return _OPERATORS[part.op](column, constant)

@@ -457,6 +457,36 @@ def test_what_is_tested_early(tmp_path: Path, kind: pa.DataType, given: list, te
         assert reader.read()["v"].to_pylist() == kept
 
 
+UNFILTERED = {
+    "string_view": pa.array(["a", "b", None], pa.string_view()),
+    "list of views": pa.array([["a"], [], None], pa.list_(pa.string_view())),
+    "run-end encoded": pa.RunEndEncodedArray.from_arrays(pa.array([2, 3], pa.int32()), ["a", None]),
+    "float16": pa.array(np.array([1, 2, 3], np.float16), mask=np.array([False, False, True])),
+    "uuid": pa.array([bytes(16), bytes(range(16)), None], pa.uuid()),
+}
+
+
+@pytest.mark.parametrize("ending", ["arrow", "parquet"])
+@pytest.mark.parametrize("name", UNFILTERED)
+def test_rows_of_types_that_arrow_cannot_filter(tmp_path: Path, name: str, ending: str) -> None:
+    values = UNFILTERED[name]
+    if ending == "parquet" and name == "run-end encoded":
+        pytest.skip("Parquet has no such columns")
+    for side, table in (("x", pa.table({"id": [1, 2, 3], "v": values})), ("y", pa.table({"j": [0]}))):
+        with TableWriter(tmp_path / f"{side}.{ending}", table.schema) as writer:
+            writer.write(table)
+    tests = {"left.id < 3": [1, 2], "left.v IS NOT NULL": [1, 2], "left.v IS NULL": [3]}
+    if name == "float16":
+        tests["left.v >= 2"] = [2]
+    for test, due in tests.items():
+        files = [tmp_path / f"{side}.{ending}" for side in "xy"]
+        told = shell("join", *files, "--on", "TRUE", "--where", test, "-o", tmp_path / "out.arrows")
+        assert told.exit_code == 0, told.output
+        found = rows_of(tmp_path / "out.arrows")
+        assert found["id"].to_pylist() == due
+        assert found["v"].to_pylist() == [values.to_pylist()[at - 1] for at in due]
+
+
 def test_a_large_file_is_read_in_blocks(tmp_path: Path) -> None:
     """The memory that reading takes is that of row groups and blocks, not of the file."""
     rows, groups = {"x.jsonl": 500_000, "x.csv.gz": 500_000, "x.parquet": 3_000_000}, 30
