@@ -158,12 +158,15 @@ class Collect(OfRow):
         return self.columns
 
     def _type(self, kinds: Kinds) -> pa.DataType | None:
-        kind = pa.list_(values.listed(kinds[str(self.column)]))
+        given = kinds[str(self.column)]
+        kind = pa.list_(values.listed(given))
         try:
             check_type(kind)
+            if kind.value_type != given:
+                pa.nulls(1, given).cast(kind.value_type)
         except pa.ArrowException as error:
             raise KeyTypeError(
-                f"there are no lists of column {self.column!r} of type {kinds[str(self.column)]} in pyarrow "
+                f"there are no lists of column {self.column!r} of type {given} in pyarrow "
                 f"{pa.__version__} ({error}): cast it to a plain type"
             ) from error
         return kind

@@ -324,7 +324,8 @@ def lists(
             most = int(starts[last] - starts[first]) // 2
             continue
         offsets = pa.array((starts[first : last + 1] - starts[first]).astype(np.int32))
-        flat = pa.concat_arrays([pa.array([], kind), *values.cast(kind).chunks])
+        wide = values if kind == taken else values.cast(kind)  # there are types that Arrow cannot cast to themselves
+        flat = pa.concat_arrays([pa.nulls(0, kind), *wide.chunks])
         chunks.append(pa.ListArray.from_arrays(offsets, flat))
         first, most = last, _LIST_ROWS
     return pa.chunked_array(chunks, pa.list_(kind))

@@ -100,7 +100,10 @@ class Journal:
         but the newest, which may be asked for again. Raises as `Pipeline`; StateError."""
         opening = self.pipeline is None and plan.complete
         if opening:
-            records = [] if self.log is None else self.log.records
+            records = []
+            if self.log is not None:
+                plan.check_kept()
+                records = self.log.records
             self._open(plan, records[0].before if records else None)
         self.plan = plan
         if opening and self.log is not None and self.log.records:

@@ -26,6 +26,7 @@ from muntin.host.state.log import Record, schema_of, schema_text
 FIRST_ROW = 0
 """The arrival number of the first row of each stream."""
 
+_UNREGISTERED = ": have pyarrow.register_extension_type register it before the join is opened"
 _MAY_CHANGE = ("index", "engine", "capacity")  # what a join that goes on from its state may have otherwise
 
 
@@ -286,6 +287,17 @@ class JoinPlan:
         more = {name: value for name, value in (("table", table), ("fixed", fixed)) if value}
         return {"spec": self._kept_spec(), "schemas": self._schema_texts(), **more}
 
+    def check_kept(self) -> None:
+        """Raises SchemaError if a state would give a column back in another type."""
+        for side, schema in self.schemas.items():
+            for field in schema:
+                kept = schema_of(schema_text(pa.schema([field]))).field(0).type
+                if kept != field.type:
+                    raise SchemaError(
+                        f"column {field.name!r} of the {side} side has type {field.type}, which a state would give "
+                        f"back as {kept}{_UNREGISTERED}"
+                    )
+
     def _kept_spec(self) -> dict[str, Any]:
         return {name: value for name, value in json.loads(self.spec.to_json()).items() if name not in _MAY_CHANGE}
 
@@ -425,10 +437,9 @@ def _check_same(side: Side, schema: pa.Schema, known: pa.Schema) -> None:
         if name not in schema.names:
             raise SchemaError(f"the {side} batch lacks the column {name!r} that earlier ones had")
         if schema.field(name).type != known.field(name).type:
-            raise SchemaError(
-                f"column {name!r} of the {side} batch has type {schema.field(name).type}, "
-                f"but had {known.field(name).type} before"
-            )
+            now, before = str(schema.field(name).type), str(known.field(name).type)
+            where = ": they differ in which parts may be NULL" if now == before else ""
+            raise SchemaError(f"column {name!r} of the {side} batch has type {now}, but had {before} before{where}")
     extra = [name for name in schema.names if name not in known.names]
     if extra:
         raise SchemaError(f"the {side} batch has a column {extra[0]!r} that earlier ones had not")
@@ -441,8 +452,10 @@ def _check_logged(side: Side, schema: pa.Schema, logged: pa.Schema, place: str) 
             raise StateError(f"the state in {place} has the {side} column {field.name!r}, which is gone now")
         kind = schema.field(field.name).type
         if kind != field.type:
+            unknown = isinstance(kind, pa.BaseExtensionType) and kind.storage_type == field.type
             raise StateError(
                 f"the {side} column {field.name!r} has type {field.type} in the state in {place}, now {kind}"
+                + (_UNREGISTERED if unknown else "")
             )
     for field in schema:
         if field.name not in logged.names and not field.nullable:

@@ -223,7 +223,22 @@ def _children(array: pa.Array) -> list[pa.Array]:
         return [part.slice(first, last - first) for part in (array.keys, array.items)]
     if types.is_fixed_size_list(kind):
         return [array.values.slice(array.offset * kind.list_size, len(array) * kind.list_size)]
-    return [array.flatten()] if _is_list(kind) else []
+    return [_flattened(array)] if _is_list(kind) else []
+
+
+def _flattened(array: pa.Array) -> pa.Array:
+    """The values of lists. pyarrow's own `flatten` loses the bytes of views that are stored in extension types."""
+    if not any(isinstance(part, pa.BaseExtensionType) for part in types_in(array.type.value_type)):
+        return array.flatten()
+    of = lengths(array)
+    starts = array.offsets.to_numpy()[: len(of)][of > 0]
+    ends = starts + of[of > 0]
+    apart = starts[1:] != ends[:-1]
+    stretches = zip(
+        starts[np.append(True, apart)[: len(starts)]], ends[np.append(apart, True)[: len(ends)]], strict=True
+    )
+    values = array.values
+    return pa.concat_arrays([values.slice(0, 0), *(values.slice(start, end - start) for start, end in stretches)])
 
 
 def _is_list(kind: pa.DataType) -> bool:

@@ -9,7 +9,7 @@ import pytest
 
 from muntin import Rows, Watermark, WindowJoin, Within
 from muntin.host import errors
-from muntin.host.aggregates import Count
+from muntin.host.aggregates import Collect, Count
 from muntin.host.join.range_mirror import RangeMirror
 from muntin.host.keys import kept_types
 from muntin.host.predicates import AllOf, AnyOf, AsOf, Band, Compare, Where
@@ -70,6 +70,10 @@ COLUMNS = {
     "sparse union": pa.UnionArray.from_sparse(*UNIONS),
     "extension": measure([1, None, 3, 4], pa.int32()),
     "extension of views": measure(WORDS, pa.string_view()),
+    "extension of views, in lists": pa.ListArray.from_arrays(
+        pa.array([0, 2, 2, 3, 4], pa.int32()), measure(WORDS, pa.string_view()),
+        mask=pa.array([False, True, False, False]),
+    ),
     "uuid": pa.array([bytes(range(16)), None, bytes(16), bytes(16)], pa.uuid()),
     "json": pa.array(["{}", None, "[1]", "2"], pa.json_()),
     "list view of views": pa.array([WORDS, None, [], ["b"]], pa.list_view(pa.string_view())),
@@ -294,6 +298,42 @@ def test_more_rows_than_run_ends_can_number():
     result.validate(full=True)
     assert result.num_rows == 40_000
     assert set(result["p"].to_pylist()) == {"a"}
+
+
+@pytest.mark.parametrize("name", list(COLUMNS))
+def test_lists_of_every_type(name):
+    """`Collect` gives the values, or the join is refused before it has a row."""
+    values = COLUMNS[name]
+    left, right = pa.table({"k": [1, 2]}), pa.table({"k": [1, 1, 1, 1], "p": values})
+    given = {"left": Rows(9), "right": Rows(9), "form": "aggregate", "aggregates": Collect("p")}
+    try:
+        join = WindowJoin(on=Compare("k", "=", "k"), **given, left_schema=left.schema, right_schema=right.schema)
+    except errors.KeyTypeError as error:
+        assert "'p'" in str(error)  # noqa: PT017
+        return
+    with join:
+        join.process(None, right)
+        found = join.process(left, None)
+    found.validate(full=True)
+    kept = [value for value in values.to_pylist() if value is not None]
+    assert found["collect_list(p)"].to_pylist() == [kept, []]
+
+
+def test_an_extension_type_that_is_not_registered_is_refused_by_a_state(tmp_path):
+    column = COLUMNS["extension"]
+    with pytest.raises(errors.SchemaError, match=r"column 'p' of the left side .*register_extension_type"):
+        join_of(column, state=str(tmp_path))
+    pa.register_extension_type(Measure())
+    try:
+        rows = pa.table({"k": [0, 1, 2, 3], "p": column, "q": [3, 2, 1, 0]})
+        with join_of(column, state=str(tmp_path)) as join:
+            join.process(rows, rows)
+        with join_of(column, state=str(tmp_path)) as join:
+            assert join.repeat()["p"].type == column.type
+    finally:
+        pa.unregister_extension_type("muntin.test.measure")
+    with pytest.raises(errors.StateError, match="register_extension_type"):
+        join_of(column, state=str(tmp_path))
 
 
 def test_views_on_a_device(device):
