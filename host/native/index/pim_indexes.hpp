@@ -53,9 +53,12 @@ class BPlusIndex final : public RowIndex<BPlusIndex<K>, K> {
     while (!window_.empty() && front() < before) pop();
     if (!window_.empty()) oldest_ = front();
   }
-  // The same while rows are added that need not come in order.
+  // The same while rows are added that need not come in order: some with each, as the step can be ended in between.
   void expire(int64_t before) {
-    while (!window_.empty() && static_cast<int32_t>(static_cast<Row>(before) - row_of(window_.front())) > 0) pop();
+    for (int most = kExpiredAtOnce; most > 0 && !window_.empty(); --most) {
+      if (static_cast<int32_t>(static_cast<Row>(before) - row_of(window_.front())) <= 0) return;
+      pop();
+    }
   }
   void expire_times(int64_t limit, const Times& times) override {
     while (!window_.empty() && times.of(front()) <= limit) pop();
@@ -99,6 +102,8 @@ class BPlusIndex final : public RowIndex<BPlusIndex<K>, K> {
   }
 
  private:
+  static constexpr int kExpiredAtOnce = 32;
+
   int64_t front() const { return Keep{0, oldest_}.number(row_of(window_.front())); }
   void pop() {
     tree_.erase(window_.front(), pool_);
