@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Any
 
 import pyarrow as pa
@@ -50,7 +51,7 @@ def open_aggregates(given: Any) -> tuple[Aggregate, ...]:
     PredicateError
         If one is neither.
     """
-    if isinstance(given, (str, Aggregate)):
+    if isinstance(given, (str, Aggregate)) or not isinstance(given, Iterable):
         given = (given,)
     return tuple(each if isinstance(each, Aggregate) else _parsed(each) for each in given)
 

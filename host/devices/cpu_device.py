@@ -19,6 +19,8 @@ from muntin.host.memory import usable_memory
 from muntin.host.native import INDEXES, _core
 from muntin.host.sides import Sides
 
+_ALL_THREADS = 1 << 20  # more than any pool has
+
 
 class CpuDevice(Device):
     """The native core, in this process's memory.
@@ -49,7 +51,7 @@ class CpuDevice(Device):
     engines: tuple[str, ...] = (Steps.name, SplitJoin.name, Shared.name)
 
     def __init__(self, threads: int | None = None, memory_bytes: int | None = None, engine: str | None = None):
-        most = 1 << 20 if threads is None else whole_number(threads)
+        most = _ALL_THREADS if threads is None else whole_number(threads)
         if most is None or most < 1:
             raise DeviceError(f"threads must be a whole number of at least 1, not {threads!r}")
         memory = usable_memory() if memory_bytes is None else memory_bytes
@@ -64,7 +66,7 @@ class CpuDevice(Device):
         super().__init__(
             DeviceInfo(name, "cpu", f"native core, {_core.isa()}, {_core.threads()} threads", memory), memory
         )
-        self.threads = most
+        self.threads = min(most, _ALL_THREADS)
 
     @classmethod
     def found(cls) -> list[DeviceInfo]:

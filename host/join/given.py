@@ -14,6 +14,8 @@ from muntin.host.keys.constants import whole_number
 from muntin.host.sides import SIDES, Sides
 from muntin.host.spec import JoinSpec
 
+_ANY_BYTES = 1 << 62
+
 BLOCK_BYTES = 32 << 20
 """Bytes of a table of `WindowJoin.process_blocks`, by default."""
 
@@ -70,7 +72,7 @@ def block_size(size: object) -> int:
     number = whole_number(size)
     if number is None or number < 1:
         raise WindowError(f"block_bytes must be a whole number of at least 1, not {size!r}")
-    return number
+    return min(number, _ANY_BYTES)
 
 
 def batch_number(batch: object, last: int) -> int:

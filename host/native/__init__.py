@@ -1,7 +1,9 @@
 """The native core, in C++: `muntin.host.native._core`."""
 
 import dataclasses
+import operator
 
+from muntin.host.errors import DeviceError
 from muntin.host.native import _core
 from muntin.host.native._core import isa
 from muntin.host.public import public
@@ -43,6 +45,9 @@ INDEXES = {index["name"]: CoreIndex(**index) for index in _core.indexes()}
 """The core's indexes by name, from its own table. The first one that an engine has is its default."""
 
 
+_MOST_THREADS = 1024
+
+
 @public("muntin")
 def set_threads(threads: int) -> None:
     """Has calls of joins that come use so many threads of this process's pool.
@@ -52,5 +57,16 @@ def set_threads(threads: int) -> None:
     >>> import os
     >>> from muntin import set_threads
     >>> set_threads(os.cpu_count() or 1)
+
+    Raises
+    ------
+    DeviceError
+        If `threads` is no whole number from 1 to 1,024.
     """
-    _core.set_threads(threads)
+    try:
+        count = 0 if isinstance(threads, bool) else operator.index(threads)
+    except TypeError:
+        count = 0
+    if not 1 <= count <= _MOST_THREADS:
+        raise DeviceError(f"threads must be a whole number from 1 to {_MOST_THREADS:,}, not {threads!r}")
+    _core.set_threads(count)

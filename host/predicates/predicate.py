@@ -5,6 +5,7 @@ from __future__ import annotations
 import abc
 import dataclasses
 import datetime as dt
+from decimal import Decimal
 from fractions import Fraction
 from typing import Any, Literal
 
@@ -122,6 +123,8 @@ class Where(Combined):
         value = plain("value", self.value)
         if value is None and op not in ("<=>", DISTINCT):
             raise PredicateError(f"{self.column} {op} NULL holds for no row: use <=> or 'is distinct from' with NULL")
+        if isinstance(value, float | Decimal) and value != value:
+            raise PredicateError(f"{self.column} {op} NaN is the same for every row, as NaN equals none: leave it out")
         if not (value is None or isinstance(value, (bool, bytes, dt.date, dt.time, Moment))):
             check_bound("value_low" if value == float("-inf") else "value", value)  # an infinity is a value here
         object.__setattr__(self, "value", value)

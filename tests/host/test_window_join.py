@@ -2,7 +2,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from muntin import Band, Compare, Rows, WindowJoin, Within
+from muntin import Band, Compare, Rows, WindowJoin, Within, set_threads
 from muntin.host.aggregates import Count, Sum
 from muntin.host.devices.numpy_device import NumpyDevice
 from muntin.host.engine import native_engine
@@ -228,6 +228,12 @@ def test_threads_are_for_the_cpu():
         assert join.stats.device == "cpu:threads=1"
     with pytest.raises(DeviceError, match="threads"):
         WindowJoin(**spec, threads=0)
+    rows = pa.table({"k": [1, 2]})
+    with WindowJoin(**spec, threads=1 << 40) as join:  # as many as there are
+        assert sum(map(len, join.process_blocks(rows, rows, block_bytes=1 << 70))) == 2
+    for count in (0, -1, 1 << 40, 2.0, "2", True):
+        with pytest.raises(DeviceError, match="threads must be a whole number from 1 to"):
+            set_threads(count)
     with pytest.raises(DeviceError, match="threads=2 is for device='cpu'"):
         WindowJoin(**spec, threads=2, device="numpy")
 
