@@ -55,7 +55,7 @@ class Partitioner(wiring.Component):
     ------
     An entry of the index a cycle. A bound whose answer lies in the same word as the one before: one a cycle, one cycle
     later. One that is d words further: `2 * d` cycles more for one or two words, else at most
-    `4 * floor(log2(d)) + 8`.
+    `6 * floor(log2(d)) + 12`.
 
     Source
     ------
@@ -109,7 +109,14 @@ class Partitioner(wiring.Component):
         high = Signal(range(words))  # one known not to
         step = Signal(range(2 * words))
         forward = Signal()
-        place = Signal(range(2 * words + 1))  # of the word that is looked at
+        place = Signal(range(2 * words + 1))  # of the word that is looked at from afar
+        reached = Signal(range(words))  # that word, or the last one
+        far = Signal(self._key_bits)  # its greatest entry: of all words but the last one, that entry says all
+        inside, above, beneath = (
+            Signal(),
+            Signal(),
+            Signal(),
+        )  # not the last one; `high` is just above it, `low` just beneath
         bound = self.i.p.below
 
         free = Signal()
@@ -135,9 +142,7 @@ class Partitioner(wiring.Component):
                 reader.en.eq(1),
             ]
         load_word = [entry.eq(reader.data) for entry, reader in zip(word, readers, strict=True)]
-        # Of the words before the last one, that are looked at from afar, the greatest entry says all.
-        passed = Signal()
-        m.d.comb += passed.eq((place < last) & (bound[-1] | (readers[-1].data < bound[:-1])))
+        m.d.comb += place.eq(Mux(forward, low + step, (low + high) >> 1))
         with m.If(self.o.ready):
             m.d.sync += self.o.valid.eq(0)
         with m.FSM():
@@ -200,24 +205,31 @@ class Partitioner(wiring.Component):
                     with m.If(self.i.p.last):
                         m.next = "FIRST"
             with m.State("READ"):
-                m.d.comb += [place.eq(Mux(forward, low + step, (low + high) >> 1)), address.eq(place)]
+                m.d.comb += address.eq(place)
+                m.d.sync += [
+                    reached.eq(Mux(place < last, place, last)),
+                    inside.eq(place < last),
+                    above.eq(place + 1 == high),
+                ]
+                m.next = "FETCH"
+            with m.State("FETCH"):
+                m.d.sync += [far.eq(readers[-1].data), beneath.eq(reached == low + 1)]
                 m.next = "COMPARE"
             with m.State("COMPARE"):
-                m.d.comb += place.eq(Mux(forward, low + step, (low + high) >> 1))
-                reached = Mux(place < last, place, last)
-                m.d.comb += address.eq(reached)
                 m.next = "READ"
-                with m.If(passed):
-                    m.d.sync += low.eq(place)
+                with m.If(inside & (bound[-1] | (far < bound[:-1]))):
+                    m.d.sync += low.eq(reached)
                     with m.If(forward):
                         m.d.sync += step.eq(step << 1)
-                    with m.Elif(place + 1 == high):
-                        m.d.comb += address.eq(high)
+                    with m.Elif(above):
                         m.d.sync += at.eq(high)
-                        m.next = "TAKE"
+                        m.next = "FOUND"
                 with m.Else():
                     m.d.sync += [high.eq(reached), forward.eq(0)]
-                    with m.If(reached == low + 1):
+                    with m.If(beneath):
                         m.d.sync += at.eq(reached)
-                        m.next = "TAKE"
+                        m.next = "FOUND"
+            with m.State("FOUND"):
+                m.d.comb += address.eq(at)
+                m.next = "TAKE"
         return m

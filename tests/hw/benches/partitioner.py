@@ -109,4 +109,4 @@ async def partitioner_timing(dut):
         _offer(bench, [15, 15 + 10 * WIDTH * distance])
         await bench.run(lambda: len(sink.received) == 2)  # noqa: B023
         more = sink.cycles[1] - sink.cycles[0] - 1
-        assert more <= (2 * distance if distance <= 2 else 4 * (distance.bit_length() - 1) + 8), (distance, more)
+        assert more <= (2 * distance if distance <= 2 else 6 * (distance.bit_length() - 1) + 12), (distance, more)

@@ -144,7 +144,7 @@ class PartitionerProof(Elaboratable):
         """A bound is taken at most so many cycles after it was offered, and there was room for its answer."""
         dut = self.dut
         words = self._rows // self._width
-        longest = max(2 * 2, 4 * ((words - 1).bit_length() - 1) + 8) + 4
+        longest = max(2 * 2, 6 * ((words - 1).bit_length() - 1) + 12) + 4
         idle = Signal(range(longest + 2))
         with m.If(taken | ~dut.i.valid | (dut.o.valid & ~dut.o.ready) | dut.index.valid | loading):
             m.d.sync += idle.eq(0)

@@ -136,8 +136,8 @@ def test_partitioner(key_bits, index_rows):
             ("keep.eq(self.index.valid & self.index.p.keep[0] & (put < self._index_rows))", "keep.eq(1)", 8),
             ("self.i.valid & beyond & following", "self.i.valid & beyond", 8),
             ("(2 << end[:bits]) - 1", "(1 << end[:bits]) - 1", 8),
-            ("(readers[-1].data < bound[:-1])", "(readers[0].data < bound[:-1])", 16),
-            ("with m.If(reached == low + 1):", "with m.If(1):", 16),
+            ("far.eq(readers[-1].data)", "far.eq(readers[0].data)", 16),
+            ("beneath.eq(reached == low + 1)", "beneath.eq(1)", 16),
         ),
     ],
 )
