@@ -147,9 +147,15 @@ def _held(connection: Any, frame: pa.Table, reader: Reader) -> pa.Table:
             refuse(name, f"of type {kind} is none that DuckDB has: cast it to decimal128 or double")
         if pa.types.is_float16(kind):
             frame = frame.set_column(at, name, frame.column(at).cast(pa.float32()))
-        if inner := next((leaf for leaf in _leaves(kind) if leaf != kind and _min_units(connection, leaf)), None):
+        if inner := next((leaf for leaf in _leaves(kind) if leaf != kind and _loses(connection, leaf)), None):
             refuse(
                 name, f"of type {kind} has {inner} within it, of which DuckDB keeps microseconds: make a column of it"
+            )
+        if pa.types.is_interval(kind) and any(
+            (_intervals(chunk)["nanoseconds"] % 1000).any() for chunk in filter(len, frame[name].chunks)
+        ):
+            refuse(
+                name, f"of type {kind} has a value that DuckDB would change to microseconds: round it, or leave it out"
             )
         for least in _min_units(connection, kind):
             try:
@@ -171,6 +177,19 @@ def _leaves(kind: pa.DataType) -> Iterator[pa.DataType]:
         yield from _leaves(kind.field(at).type)
 
 
+def _loses(connection: Any, kind: pa.DataType) -> bool:
+    """Whether there are values of a type that DuckDB would change."""
+    return pa.types.is_interval(kind) or bool(_min_units(connection, kind))
+
+
+def _intervals(array: pa.Array) -> np.ndarray:
+    """The months, days and nanoseconds of intervals, shape (n,); those of NULL are 0."""
+    layout = np.dtype([("months", "i4"), ("days", "i4"), ("nanoseconds", "i8")])
+    values = np.frombuffer(array.buffers()[1], layout)[array.offset : array.offset + len(array)].copy()
+    values[array.is_null().to_numpy(zero_copy_only=False)] = 0
+    return values
+
+
 def _min_units(connection: Any, kind: pa.DataType) -> list[pa.DataType]:
     """The types that hold what DuckDB keeps of one of times."""
     if pa.types.is_duration(kind):  # it comes back in nanoseconds
@@ -189,12 +208,10 @@ def as_given(column: pa.ChunkedArray, given: pa.ChunkedArray) -> pa.ChunkedArray
     """
     kind = given.type
     if pa.types.is_duration(kind) and pa.types.is_interval(column.type):
-        layout = np.dtype([("months", "i4"), ("days", "i4"), ("nanoseconds", "i8")])
         made = [pa.array([], pa.duration("ns"))]
         for chunk in filter(len, column.chunks):
-            values = np.frombuffer(chunk.buffers()[1], layout)[chunk.offset : chunk.offset + len(chunk)]
             nulls = chunk.is_null().to_numpy(zero_copy_only=False)
-            made.append(pa.array(values["nanoseconds"], pa.duration("ns"), mask=nulls))
+            made.append(pa.array(_intervals(chunk)["nanoseconds"], pa.duration("ns"), mask=nulls))
         return pa.chunked_array(made).cast(kind)
     if pa.types.is_dictionary(kind):
         chunks = given.unify_dictionaries().chunks

@@ -314,7 +314,7 @@ class Journal:
                 self._open(self.plan, before)
             place = "memory" if self.log is None else self.log.store.place
             columns = self.plan.columns
-            kept = columns[side].kept(under(columns[side].schema, rows, side, place))
+            kept = under(columns[side].kept(None).schema, rows, side, place)
             pipeline = self.opened()
             call = pipeline.sequence({side: kept, OTHER[side]: columns[OTHER[side]].kept(None)})
             pipeline.load(call, {OTHER[side]: np.zeros(0, np.int64)})

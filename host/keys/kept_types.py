@@ -35,7 +35,13 @@ def kept(table: pa.Table) -> pa.Table:
 
 def is_kept_as_is(kind: pa.DataType) -> bool:
     """Whether `kept` has nothing to do for columns of a type."""
-    return kept_type(kind).equals(kind) and not any(map(pa.types.is_dictionary, types_in(kind)))
+    return not pa.types.is_nested(kind) and _is_kept_type(kind)
+
+
+def _is_kept_type(kind: pa.DataType) -> bool:
+    """Whether all chunks of a type that have rows are kept as they are."""
+    rebuilt = any(pa.types.is_dictionary(part) or pa.types.is_union(part) for part in types_in(kind))
+    return kept_type(kind).equals(kind) and not rebuilt
 
 
 def check_type(kind: pa.DataType) -> None:
@@ -48,8 +54,13 @@ def check_type(kind: pa.DataType) -> None:
                 check_type(part)
     elif any(map(pa.types.is_dictionary, types_in(kind))):
         raise pa.ArrowNotImplementedError(f"Unification of dictionaries in a {kind} is not implemented")
-    trial = pa.chunked_array([pa.nulls(1, kind)] * 2)
-    returned(_kept_values(trial, kept_type(kind)).take(pa.array([1, 0])), kind)
+    for part in types_in(kind):  # pyarrow makes NULLs of such that end the process
+        if isinstance(part, pa.BaseExtensionType) and any(map(pa.types.is_union, types_in(part))):
+            raise pa.ArrowNotImplementedError(f"NULLs of {part} with a union within are not implemented")
+    trial = _kept_values(pa.chunked_array([pa.nulls(1, kind)] * 2), kept_type(kind))
+    for chunk in trial.chunks:
+        value_bytes(chunk)
+    returned(trial.take(pa.array([1, 0])), kind)
 
 
 def first_known(left: pa.ChunkedArray, right: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -129,14 +140,22 @@ def _is_plain(kind: pa.DataType) -> bool:
 
 
 def _kept_values(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
-    """A column as the type in which it is kept."""
-    if is_kept_as_is(column.type):
+    """A column as the type in which it is kept, without chunks of no rows: what Arrow reads of some that it wrote ends
+    the process, such as lists whose offsets do not begin at 0, and unions."""
+    chunks = [chunk for chunk in column.chunks if len(chunk)]
+    if not _is_kept_type(column.type):
+        chunks = [_rebuilt(chunk, kind, _kept_leaf) for chunk in chunks]
+    elif len(chunks) == column.num_chunks:
         return column
-    return pa.chunked_array([_rebuilt(chunk, kind, _kept_leaf) for chunk in column.chunks], kind)
+    return pa.chunked_array(chunks, kind)
 
 
 def _kept_leaf(array: pa.Array, kind: pa.DataType) -> pa.Array:
+    if pa.types.is_union(kind):
+        return array if len(array) else pa.nulls(0, kind)  # one that was read may have no buffer of types
     if pa.types.is_dictionary(array.type) and array.dictionary.null_count:  # such cannot be made one with others
+        dictionary = array.dictionary.cast(kind.value_type)
+        array = pa.DictionaryArray.from_arrays(array.indices, dictionary, ordered=array.type.ordered)
         valid = pc.is_valid(array.dictionary).take(array.indices)
         indices = pc.if_else(valid, array.indices, pa.scalar(None, array.indices.type))
         array = pa.DictionaryArray.from_arrays(indices, array.dictionary, ordered=array.type.ordered)
@@ -163,7 +182,7 @@ def returned(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
 
 
 def _cast(array: pa.Array, kind: pa.DataType) -> pa.Array:
-    return array.cast(kind)
+    return array if array.type.equals(kind) else array.cast(kind)
 
 
 def _fitting(array: pa.Array, kind: pa.DataType) -> Iterator[pa.Array]:
@@ -262,6 +281,8 @@ def _rebuilt(array: pa.Array, kind: pa.DataType, leaf: _Leaf) -> pa.Array:
     """An array with what `leaf` makes of each array in it that is not nested, and of unions, by the type wanted."""
     types = pa.types
     if types.is_run_end_encoded(array.type):
+        if types.is_run_end_encoded(kind):
+            raise pa.ArrowNotImplementedError(f"values of {kind} within others are not implemented")
         return _rebuilt(pc.run_end_decode(array), kind, leaf)
     if isinstance(array.type, pa.BaseExtensionType):
         array = array.storage
@@ -277,6 +298,9 @@ def _rebuilt(array: pa.Array, kind: pa.DataType, leaf: _Leaf) -> pa.Array:
             return array
         return pa.StructArray.from_arrays(children, fields=fields, mask=mask)
     if types.is_fixed_size_list(kind):
+        if not kind.list_size:  # pyarrow divides by it
+            valid = None if mask is None else pc.invert(mask).buffers()[1]
+            return pa.Array.from_buffers(kind, len(array), [valid], children=[children[0]])
         return pa.FixedSizeListArray.from_arrays(children[0], type=kind, mask=mask)
     of = lengths(array)
     ends = np.cumsum(of)

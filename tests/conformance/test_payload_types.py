@@ -64,6 +64,10 @@ COLUMNS = {
     "map": pa.array([[("a", 1)], None, [], [("b", None)]], pa.map_(pa.string(), pa.int32())),
     "dictionary": pa.array(WORDS).dictionary_encode(),
     "dictionary of views": pa.array(WORDS, pa.string_view()).dictionary_encode(),
+    "dictionary of views with NULL": pa.DictionaryArray.from_arrays(
+        pa.array([0, 1, None, 0], pa.int8()), pa.array(["a", None], pa.string_view())
+    ),
+    "fixed_size_list of nothing": pa.array([[], None, [], []], pa.list_(pa.string_view(), 0)),
     "list of dictionary": pa.array([["a"], None, [], ["b", "a"]], pa.list_(pa.dictionary(pa.int8(), pa.string()))),
     "run-end encoded": pa.RunEndEncodedArray.from_arrays(pa.array([1, 3, 4], pa.int16()), ["a", None, "b"]),
     "dense union": pa.UnionArray.from_dense(UNIONS[0], pa.array([0, 0, 1, 1], pa.int32()), UNIONS[1]),
@@ -86,6 +90,15 @@ REFUSED = {
         pa.array([0, None, 1, 0], pa.int8()), pa.array(np.array([1, 2], np.float16))
     ),
     "struct of run ends": pa.StructArray.from_arrays([COLUMNS["run-end encoded"]], ["x"]),
+    "struct of run ends and views": pa.StructArray.from_arrays(
+        [COLUMNS["run-end encoded"], COLUMNS["string_view"]], ["x", "y"]
+    ),
+    "union of list views of views": pa.UnionArray.from_sparse(
+        pa.array([0] * 4, pa.int8()), [COLUMNS["list view of views"]]
+    ),
+    "extension of unions": pa.ExtensionArray.from_storage(
+        Measure(COLUMNS["sparse union"].type), COLUMNS["sparse union"]
+    ),
     "union of views": pa.UnionArray.from_sparse(UNIONS[0], [pa.array([1, 2, 3, 4]), pa.array(WORDS, pa.string_view())]),
 }
 
@@ -370,6 +383,50 @@ def test_a_payload_of_every_type_in_chunks_of_few_bytes(name, monkeypatch, tmp_p
         again = [row for block in join.process_blocks(None, late, block_bytes=1) for row in listed(block)]
         assert sorted(again, key=lambda row: -row[0]) == due
         assert listed(join.finish()) == [(3, values[3], None)]
+
+
+FIVE = pa.ListArray.from_arrays(pa.array([0, 5, 6, 6, 6], pa.int32()), pa.array(range(6)))
+EMPTY = {
+    **{name: (column, column.slice(3, 0)) for name, column in COLUMNS.items() if not name.startswith("extension")},
+    "offsets from 5": (FIVE, pa.ListArray.from_arrays(pa.array([5], pa.int32()), FIVE.values)),
+    "empty union": (COLUMNS["sparse union"], pa.UnionArray.from_sparse(UNIONS[0][:0], [c[:0] for c in UNIONS[1]])),
+    "list of no unions": (
+        pa.ListArray.from_arrays(pa.array([0, 1, 2, 3, 4], pa.int32()), COLUMNS["sparse union"]),
+        pa.ListArray.from_arrays(pa.array([0, 0, 0], pa.int32()), COLUMNS["sparse union"]),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", list(EMPTY))
+def test_chunks_of_no_values(name, tmp_path):
+    """In a call, from the state, and in calls after that."""
+    column, without = EMPTY[name]
+    p = pa.chunked_array([column.slice(0, 2), without, column.slice(2)])
+    rows = pa.table({"k": range(len(p)), "p": p, "q": range(len(p))})
+    with join_of(column, state=str(tmp_path)) as join:
+        found = join.process(rows, rows)
+    assert found["p"].to_pylist() == found["p_right"].to_pylist() == p.to_pylist()
+    for later in (1, 2):
+        again = rows.set_column(2, "q", pa.array([100 * later] * len(p)))
+        with join_of(column, state=str(tmp_path)) as join:
+            assert join.repeat()["p"].to_pylist() == found["p"].to_pylist()
+            found = join.process(again.slice(0, 0), again)
+        found.validate(full=True)
+        assert found["p"].to_pylist() == found["p_right"].to_pylist() == p.to_pylist()
+
+
+@pytest.mark.parametrize("name", [name for name in COLUMNS if not name.startswith("extension")])
+@pytest.mark.parametrize("kept", [False, True], ids=["in memory", "in a state"])
+def test_a_table_of_every_type(name, kept, tmp_path):
+    column = COLUMNS[name]
+    stream, table = pa.table({"k": [0, 1, 2, 3]}), pa.table({"k": [0, 1, 2, 3], "p": column})
+    state = str(tmp_path) if kept else None
+    on = Compare("k", "=", "k")
+    with WindowJoin(on=on, right_table=table, left_schema=stream.schema, state=state) as join:
+        found = join.process(stream)
+        assert found["p"].type == column.type
+        by_key = dict(zip(found["k"].to_pylist(), found["p"].to_pylist(), strict=True))
+        assert by_key == dict(enumerate(column.to_pylist()))
 
 
 TAKEN = {
