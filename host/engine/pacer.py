@@ -125,9 +125,8 @@ class Pacer:
                 growth = (self.found[side] - before[side] + 1) / (expected + 1)
                 self._selectivity[side] = min(self._selectivity[side] * max(growth, 1 / _MAX_GROWTH), 1.0)
                 greatest[side] = max(greatest.get(side, 0.0), self._selectivity[side])
-            if (
-                to == end
-            ):  # in a time window, the first rows of a call may meet most of what is stored, the last ones little
+            if to == end:
+                # In a time window the first rows of a call may meet most of what is stored, the last ones little.
                 self._selectivity |= greatest
                 return
             at = to

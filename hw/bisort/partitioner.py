@@ -112,11 +112,8 @@ class Partitioner(wiring.Component):
         place = Signal(range(2 * words + 1))  # of the word that is looked at from afar
         reached = Signal(range(words))  # that word, or the last one
         far = Signal(self._key_bits)  # its greatest entry: of all words but the last one, that entry says all
-        inside, above, beneath = (
-            Signal(),
-            Signal(),
-            Signal(),
-        )  # not the last one; `high` is just above it, `low` just beneath
+        inside = Signal()  # it is not the last one
+        above, beneath = Signal(), Signal()  # `high` is just above it, `low` just beneath
         bound = self.i.p.below
 
         free = Signal()

@@ -214,6 +214,8 @@ def test_columns_keep_the_types_that_duckdb_has_not():
     [
         (pa.array([1_001], pa.duration("ns")), "'a_c' of type duration[ns] has a value that DuckDB would change"),
         (pa.array([400 * 365 * 86_400], pa.duration("s")), "'a_c' of type duration[s] has a value"),
+        (pa.array([pa.MonthDayNano([1, 2, 3])]), "'a_c' of type month_day_nano_interval has a value"),
+        (pa.array([[pa.MonthDayNano([1, 2, 3000])]]), "has month_day_nano_interval within it, of which"),
         (pa.array([1], pa.decimal256(50)), "'a_c' of type decimal256(50, 0) is none that DuckDB has"),
         (
             pa.array([{"gaps": [1_001]}], pa.struct([("gaps", pa.list_(pa.duration("ns")))])),
