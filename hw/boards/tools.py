@@ -183,28 +183,39 @@ def _run(
     log: str = "",
     give_up: Callable[[str], str | None] = lambda said: None,
 ) -> None:
-    code = f"import sys, {package}; sys.exit({package}.{function}(sys.argv[1:]))"
+    # The tool ends with this process, however that ends: the pipe at its standard input is closed then.
+    code = (
+        f"import os, signal, sys, threading, {package}\n"
+        "threading.Thread(target=lambda: (os.read(0, 1), os.killpg(0, signal.SIGKILL)), daemon=True).start()\n"
+        f"sys.exit({package}.{function}(sys.argv[1:]))"
+    )
     command = [sys.executable, "-c", code, *arguments]
-    with subprocess.Popen(
-        command,
-        cwd=folder,
-        env=os.environ | environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        start_new_session=True,
-    ) as tool:
-        try:
-            while True:
-                try:
-                    said, _ = tool.communicate(timeout=_LOOK_SECONDS)
-                    break
-                except subprocess.TimeoutExpired:
-                    if (reason := give_up(_read(folder, log))) is not None:
-                        raise RoutingError(reason) from None
-        finally:
-            if tool.poll() is None:
-                os.killpg(tool.pid, signal.SIGKILL)
+    reads, writes = os.pipe()
+    try:
+        with subprocess.Popen(
+            command,
+            cwd=folder,
+            env=os.environ | environment,
+            stdin=reads,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        ) as tool:
+            try:
+                while True:
+                    try:
+                        said, _ = tool.communicate(timeout=_LOOK_SECONDS)
+                        break
+                    except subprocess.TimeoutExpired:
+                        if (reason := give_up(_read(folder, log))) is not None:
+                            raise RoutingError(reason) from None
+            finally:
+                if tool.poll() is None:
+                    os.killpg(tool.pid, signal.SIGKILL)
+    finally:
+        os.close(reads)
+        os.close(writes)
     if tool.returncode:
         where = f"; all of it is in {folder / log}" if log else ""
         lines = (said + _read(folder, log)).splitlines()

@@ -8,8 +8,10 @@ import os
 import re
 import subprocess
 import sys
+import time
 import zlib
 from collections import Counter
+from pathlib import Path
 
 import pytest
 from amaranth.back import rtlil
@@ -341,6 +343,44 @@ def test_how_a_tool_ended(tmp_path, ends, said):
     (tmp_path / "broken.py").write_text(f"import os\ndef run(arguments):\n    {ends}\n")
     with pytest.raises(BuildError, match=said):
         run_tool("broken", "run", ["-q", "a b"], tmp_path)
+
+
+def test_a_tool_ends_with_the_process_that_runs_it(tmp_path):
+    (tmp_path / "endless.py").write_text(
+        "import os, pathlib, time\n"
+        "def run(arguments):\n"
+        "    pathlib.Path('pid.part').write_text(str(os.getpid()))\n"
+        "    os.rename('pid.part', 'pid')\n"
+        "    time.sleep(600)\n"
+    )
+    code = (
+        "from pathlib import Path; from muntin.hw.boards.tools import run_tool; run_tool('endless', 'run', [], Path())"
+    )
+    path = os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])
+    with subprocess.Popen([sys.executable, "-c", code], cwd=tmp_path, env=os.environ | {"PYTHONPATH": path}) as build:
+        try:
+            assert _until((tmp_path / "pid").exists)
+        finally:
+            build.kill()  # so that no line of its own ends the tool
+    tool = int((tmp_path / "pid").read_text())
+    assert _until(lambda: _gone(tool))
+
+
+def _until(holds, seconds=60):
+    end = time.monotonic() + seconds
+    while not holds() and time.monotonic() < end:
+        time.sleep(0.05)
+    return holds()
+
+
+def _gone(pid):
+    """Whether a process has ended, also where nobody waits for it."""
+    try:
+        os.kill(pid, 0)
+        state = Path(f"/proc/{pid}/stat")
+        return state.exists() and state.read_text().rpartition(")")[2].split()[0] == "Z"
+    except ProcessLookupError:
+        return True
 
 
 def test_first_runs_at_once_compile_a_tool_once(tmp_path):
