@@ -46,7 +46,7 @@ class Gather(wiring.Component):
 
     Timing
     ------
-    A beat of row numbers a cycle, an empty range one cycle. Pairs come out four cycles later, counts two, at
+    A beat of row numbers a cycle, an empty range one cycle, one that is read two at least. Pairs come out four cycles later, counts two, at
     the earliest.
 
     Source
@@ -88,7 +88,8 @@ class Gather(wiring.Component):
             first_beat.eq(self.i.p.start >> lane_bits),
             stop_beat.eq((self.i.p.stop + (width - 1)) >> lane_bits),
             beats.eq(stop_beat - first_beat),
-            self.i.ready.eq(ranges.w_rdy & (~reads | ~self.request.valid | self.request.ready)),
+            # Who takes requests is at a distance from who gives ranges: none comes while one is to be read.
+            self.i.ready.eq(ranges.w_rdy & (~reads | ~self.request.valid)),
             take.eq(self.i.valid & self.i.ready),
             ranges.w_en.eq(take),
             ranges.w_data.eq(self.i.payload),

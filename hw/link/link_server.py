@@ -81,7 +81,9 @@ class LinkServer(wiring.Component):
         m.d.comb += [
             self.place.eq(taken),
             self.answer_words.eq(kept),
+            bus.address.eq(address),
             bus.value.eq(self.word),
+            memory.address.eq(address),
             memory.value.eq(self.word),
             self.reset.eq(resetting),
         ]
@@ -155,7 +157,7 @@ class LinkServer(wiring.Component):
                 with m.If(taken == self.words):
                     m.next = "ANSWER"
             with m.State("READING"):
-                m.d.comb += [bus.valid.eq(~late), bus.address.eq(address)]
+                m.d.comb += bus.valid.eq(~late)
                 m.d.sync += waited.eq(waited + 1)
                 with m.If(bus.done):
                     with m.If(bus.error):
@@ -183,7 +185,7 @@ class LinkServer(wiring.Component):
                 with m.If(taken == self.words):
                     m.next = "ANSWER"
             with m.State("WRITING"):
-                m.d.comb += [bus.valid.eq(~late), bus.write.eq(1), bus.address.eq(address)]
+                m.d.comb += [bus.valid.eq(~late), bus.write.eq(1)]
                 m.d.sync += waited.eq(waited + 1)
                 with m.If(bus.done):
                     m.d.sync += taken.eq(taken + 1)
@@ -201,7 +203,7 @@ class LinkServer(wiring.Component):
             with m.State("NEXT_ADDRESS"):
                 m.next = "ADDRESS"
             with m.State("READ_MEMORY"):
-                m.d.comb += [memory.valid.eq((given != count) & ~late), memory.address.eq(address)]
+                m.d.comb += memory.valid.eq((given != count) & ~late)
                 m.d.sync += waited.eq(waited + 1)
                 with m.If(given == count):
                     m.next = "ANSWER"
@@ -226,7 +228,6 @@ class LinkServer(wiring.Component):
                 m.d.comb += [
                     memory.valid.eq(~late),
                     memory.write.eq(1),
-                    memory.address.eq(address),
                     memory.last.eq(taken + 1 == self.words),
                 ]
                 m.d.sync += waited.eq(waited + 1)

@@ -55,10 +55,13 @@ class RegisterDecoder(wiring.Component):
         region = bus.address[-REGION_BITS:]
         low = bus.address[:-REGION_BITS]
         address_sent, data_sent = Signal(), Signal()
-        m.d.comb += [
+        # The kernel is at a distance from the link. An access is there a cycle before it is handed on.
+        m.d.sync += [
             control.awaddr.eq(bus.address),
             control.araddr.eq(bus.address),
             control.wdata.eq(bus.value),
+        ]
+        m.d.comb += [
             control.wstrb.eq(-1),
             csr.adr.eq(bus.address >> 2),
             csr.dat_w.eq(bus.value),
