@@ -56,11 +56,11 @@ BUILD = Ecp5Board.of(
         refresh_postponing=8,
     ),
     output_registers=("splitjoin",),
-    free_rows=("splitjoin",),
+    free_rows=("splitjoin", "bisort-ethernet"),
     row_bits=15,
     bank_bits=3,
     seeds=(2, 1, 3),
-    for_delays=("splitjoin",),
+    for_delays=("splitjoin", "bisort-ethernet"),
     crossings=(
         # Resets, which begin at once and end through two registers of the clock they belong to.
         "clk100$TRELLIS_IO_IN -> clk",
