@@ -54,7 +54,10 @@ def check_type(kind: pa.DataType) -> None:
                 check_type(part)
     elif any(map(pa.types.is_dictionary, types_in(kind))):
         raise pa.ArrowNotImplementedError(f"Unification of dictionaries in a {kind} is not implemented")
-    for part in types_in(kind):  # pyarrow makes NULLs of such that end the process
+    for part in types_in(kind):
+        if pa.types.is_run_end_encoded(part) and part is not kind:
+            raise pa.ArrowNotImplementedError(f"values of {part} within others are not implemented")
+        # pyarrow makes NULLs of such that end the process
         if isinstance(part, pa.BaseExtensionType) and any(map(pa.types.is_union, types_in(part))):
             raise pa.ArrowNotImplementedError(f"NULLs of {part} with a union within are not implemented")
     trial = _kept_values(pa.chunked_array([pa.nulls(1, kind)] * 2), kept_type(kind))
@@ -89,7 +92,7 @@ def kept_type(kind: pa.DataType) -> pa.DataType:
         return kind if storage.equals(kind.storage_type) else storage
     if types.is_union(kind):
         return kind
-    parts = [_below(part) for part in _fields(kind)]
+    parts = [field.with_type(kept_type(field.type)) for field in _fields(kind)]
     if types.is_struct(kind):
         return pa.struct(parts)
     if types.is_map(kind):
@@ -101,11 +104,6 @@ def kept_type(kind: pa.DataType) -> pa.DataType:
     if types.is_large_list(kind) or is_large_list_view(kind):
         return pa.large_list(parts[0])
     return kind
-
-
-def _below(field: pa.Field) -> pa.Field:
-    """A field of a nested type as it is kept: run ends are undone in whole columns alone."""
-    return field if pa.types.is_run_end_encoded(field.type) else field.with_type(kept_type(field.type))
 
 
 def _fields(kind: pa.DataType) -> list[pa.Field]:
@@ -151,8 +149,6 @@ def _kept_values(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
 
 
 def _kept_leaf(array: pa.Array, kind: pa.DataType) -> pa.Array:
-    if pa.types.is_union(kind):
-        return array if len(array) else pa.nulls(0, kind)  # one that was read may have no buffer of types
     if pa.types.is_dictionary(array.type) and array.dictionary.null_count:  # such cannot be made one with others
         dictionary = array.dictionary.cast(kind.value_type)
         array = pa.DictionaryArray.from_arrays(array.indices, dictionary, ordered=array.type.ordered)
@@ -169,16 +165,29 @@ def returned(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
     if column.type.equals(kind):
         return column
     if pa.types.is_run_end_encoded(kind):
-        values = returned(column, kind.value_type)
         most = (1 << (kind.run_end_type.bit_width - 1)) - 1  # rows that a chunk's run ends can number
         chunks = [
-            pc.run_end_encode(chunk.slice(start, most), run_end_type=kind.run_end_type)
-            for chunk in values.chunks
+            part
+            for chunk in column.chunks
             for start in range(0, len(chunk), most)
+            for part in _encoded(chunk.slice(start, most), kind)
         ]
         return pa.chunked_array(chunks, kind)
     chunks = [_rebuilt(part, kind, _cast) for chunk in column.chunks for part in _fitting(chunk, kind)]
     return pa.chunked_array(chunks, kind)
+
+
+def _encoded(array: pa.Array, kind: pa.DataType) -> Iterator[pa.Array]:
+    """The rows of an array as runs, of values of the type that these have. In several arrays as of `returned`."""
+    ends = pc.run_end_encode(
+        array, run_end_type=kind.run_end_type
+    ).run_ends.to_numpy()  # its values may be no valid ones
+    starts = np.concatenate([[0], ends[:-1]])
+    first = 0
+    for values in returned(pa.chunked_array([array.take(pa.array(starts))]), kind.value_type).chunks:
+        own = ends[first : first + len(values)] - starts[first]
+        yield pa.RunEndEncodedArray.from_arrays(pa.array(own), values, kind)
+        first += len(values)
 
 
 def _cast(array: pa.Array, kind: pa.DataType) -> pa.Array:
@@ -246,7 +255,10 @@ def _children(array: pa.Array) -> list[pa.Array]:
 
 
 def _flattened(array: pa.Array) -> pa.Array:
-    """The values of lists. pyarrow's own `flatten` loses the bytes of views that are stored in extension types."""
+    """The values of lists. pyarrow's own `flatten` loses the bytes of views that are stored in extension types, and of
+    no lists whose offsets begin past 0, as they are read of what pyarrow wrote, ends the process."""
+    if not len(array):
+        return array.values.slice(0, 0)
     if not any(isinstance(part, pa.BaseExtensionType) for part in types_in(array.type.value_type)):
         return array.flatten()
     of = lengths(array)
@@ -278,17 +290,19 @@ def lengths(array: pa.Array) -> np.ndarray:
 
 
 def _rebuilt(array: pa.Array, kind: pa.DataType, leaf: _Leaf) -> pa.Array:
-    """An array with what `leaf` makes of each array in it that is not nested, and of unions, by the type wanted."""
+    """An array with what `leaf` makes of each array in it that is not nested, by the type wanted."""
     types = pa.types
-    if types.is_run_end_encoded(array.type):
-        if types.is_run_end_encoded(kind):
-            raise pa.ArrowNotImplementedError(f"values of {kind} within others are not implemented")
-        return _rebuilt(pc.run_end_decode(array), kind, leaf)
     if isinstance(array.type, pa.BaseExtensionType):
         array = array.storage
     if isinstance(kind, pa.BaseExtensionType):
         return kind.wrap_array(_rebuilt(array, kind.storage_type, leaf))
-    if types.is_union(kind) or not types.is_nested(kind):
+    if types.is_run_end_encoded(array.type):
+        rows = np.arange(array.offset, array.offset + len(array))
+        runs = np.searchsorted(array.run_ends.to_numpy(), rows, "right")
+        return _rebuilt(array.values, kind, leaf).take(pa.array(runs))
+    if types.is_union(kind):
+        return _rebuilt_union(array, kind, leaf)
+    if not types.is_nested(kind):
         return leaf(array, kind)
     fields = _fields(kind)
     children = [_rebuilt(child, field.type, leaf) for child, field in zip(_children(array), fields, strict=True)]
@@ -316,6 +330,26 @@ def _rebuilt(array: pa.Array, kind: pa.DataType, leaf: _Leaf) -> pa.Array:
     if types.is_map(kind):
         return pa.MapArray.from_arrays(offsets, *children, type=kind, mask=mask)
     return pa.ListArray.from_arrays(offsets, children[0], type=kind, mask=mask)
+
+
+def _rebuilt_union(array: pa.Array, kind: pa.DataType, leaf: _Leaf) -> pa.Array:
+    if not len(array):
+        return pa.nulls(0, kind)  # one that was read may have no buffer of types
+    children = [_rebuilt(array.field(at), field.type, leaf) for at, field in enumerate(_fields(kind))]
+    buffers = [pa.py_buffer(each) for each in _union_places(array) if each is not None]
+    return pa.Array.from_buffers(kind, len(array), [None, *buffers], children=children)
+
+
+def _union_places(array: pa.Array) -> tuple[np.ndarray, np.ndarray | None]:
+    """Of each value of a union its type, int8, shape (n,), and its place in the child of that type, int32, shape (n,);
+    None where that is its own. pyarrow's own `type_codes` and `offsets` are those of the array that one is a slice of.
+    """
+    buffers, first, count = array.buffers(), array.offset, len(array)
+    dense = array.type.mode == "dense"
+    return (
+        np.frombuffer(buffers[1], np.int8, count, first),
+        np.frombuffer(buffers[2], np.int32, count, 4 * first) if dense else None,
+    )
 
 
 # Sizes
@@ -360,13 +394,14 @@ def value_bytes(array: pa.Array) -> np.ndarray | int:
         return _sum_of_bytes(_children(array))
     if types.is_union(kind):
         found: np.ndarray = np.ones(len(array), np.int64)
+        codes, places = _union_places(array)
         for at, code in enumerate(kind.type_codes):
             sizes = np.broadcast_to(value_bytes(array.field(at)), len(array.field(at)))
-            if kind.mode == "sparse":
+            if places is None:
                 found = found + sizes
             else:
-                own = array.type_codes.to_numpy() == code
-                found[own] += sizes[array.offsets.to_numpy()[own]] + 4
+                own = codes == code
+                found[own] += sizes[places[own]] + 4
         return found
     if types.is_fixed_size_list(kind):
         (values,) = _children(array)

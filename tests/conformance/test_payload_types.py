@@ -37,6 +37,7 @@ def measure(values, storage):
 WORDS = ["a", None, "", "a word that is longer than a view holds inline"]
 NESTED = pa.struct({"x": pa.list_(pa.struct({"y": pa.string_view()})), "z": pa.int8()})
 UNIONS = (pa.array([0, 1, 1, 0], pa.int8()), [pa.array([1, 2, 3, 4]), pa.array(["p", "q", None, "r"])])
+MIDDLE = pa.array([False, True, False])
 COLUMNS = {
     "null": pa.nulls(4),
     "bool": pa.array([True, None, False, True]),
@@ -69,6 +70,13 @@ COLUMNS = {
     ),
     "fixed_size_list of nothing": pa.array([[], None, [], []], pa.list_(pa.string_view(), 0)),
     "list of dictionary": pa.array([["a"], None, [], ["b", "a"]], pa.list_(pa.dictionary(pa.int8(), pa.string()))),
+    "run-end encoded structs of dictionaries": pa.RunEndEncodedArray.from_arrays(
+        pa.array([1, 3, 4], pa.int16()),
+        pa.StructArray.from_arrays([pa.array(["a", "b", "c"]).dictionary_encode()], ["x"], mask=MIDDLE),
+    ),
+    "run-end encoded views": pa.RunEndEncodedArray.from_arrays(
+        pa.array([1, 3, 4], pa.int16()), pa.array(["a", None, "a word that is long"], pa.string_view())
+    ),
     "run-end encoded": pa.RunEndEncodedArray.from_arrays(pa.array([1, 3, 4], pa.int16()), ["a", None, "b"]),
     "dense union": pa.UnionArray.from_dense(UNIONS[0], pa.array([0, 0, 1, 1], pa.int32()), UNIONS[1]),
     "sparse union": pa.UnionArray.from_sparse(*UNIONS),
@@ -85,11 +93,15 @@ COLUMNS = {
     "struct of views": pa.array([{"x": [{"y": w} for w in WORDS], "z": 1}, None, {"x": None}, {"x": []}], NESTED),
     "map to views": pa.array([[("a", "b")], None, [], [("c", None)]], pa.map_(pa.string(), pa.string_view())),
 }  # fmt: skip
+RUNS_OF_LISTS = pa.RunEndEncodedArray.from_arrays(pa.array([1, 4], pa.int16()), pa.array([[1], None]))
 REFUSED = {
     "dictionary of float16": pa.DictionaryArray.from_arrays(
         pa.array([0, None, 1, 0], pa.int8()), pa.array(np.array([1, 2], np.float16))
     ),
     "struct of run ends": pa.StructArray.from_arrays([COLUMNS["run-end encoded"]], ["x"]),
+    "struct of an extension of run ends": pa.StructArray.from_arrays(
+        [pa.ExtensionArray.from_storage(Measure(RUNS_OF_LISTS.type), RUNS_OF_LISTS)], ["x"]
+    ),
     "struct of run ends and views": pa.StructArray.from_arrays(
         [COLUMNS["run-end encoded"], COLUMNS["string_view"]], ["x", "y"]
     ),
@@ -126,6 +138,17 @@ def test_a_payload_of_every_type(name):
     assert second["k"].to_pylist() == [0, 1, 2, 3]
     for side in ("p", "p_right"):
         assert second[side].to_pylist() == column.to_pylist()
+
+
+@pytest.mark.parametrize("name", list(COLUMNS))
+def test_bytes_of_slices(name):
+    """Offsets, types and places of a slice are those of its own values."""
+    kind = kept_types.kept_type(COLUMNS[name].type)
+    whole = kept_types.kept(pa.table({"p": COLUMNS[name]})).column("p").chunk(0)
+    each = np.broadcast_to(kept_types.value_bytes(whole), 4)
+    assert whole.type == kind
+    for start in range(4):
+        assert np.broadcast_to(kept_types.value_bytes(whole.slice(start)), 4 - start).tolist() == each[start:].tolist()
 
 
 @pytest.mark.parametrize("name", list(REFUSED))
@@ -386,10 +409,26 @@ def test_a_payload_of_every_type_in_chunks_of_few_bytes(name, monkeypatch, tmp_p
 
 
 FIVE = pa.ListArray.from_arrays(pa.array([0, 5, 6, 6, 6], pa.int32()), pa.array(range(6)))
+NO_LISTS = pa.ListArray.from_arrays(pa.array([5], pa.int32()), FIVE.values)
+NO_UNIONS = pa.UnionArray.from_sparse(UNIONS[0][:0], [child[:0] for child in UNIONS[1]])
 EMPTY = {
     **{name: (column, column.slice(3, 0)) for name, column in COLUMNS.items() if not name.startswith("extension")},
-    "offsets from 5": (FIVE, pa.ListArray.from_arrays(pa.array([5], pa.int32()), FIVE.values)),
-    "empty union": (COLUMNS["sparse union"], pa.UnionArray.from_sparse(UNIONS[0][:0], [c[:0] for c in UNIONS[1]])),
+    "offsets from 5": (FIVE, NO_LISTS),
+    "offsets from 5, in lists": (
+        pa.ListArray.from_arrays(pa.array([0, 1, 2, 2, 4], pa.int32()), FIVE),
+        pa.ListArray.from_arrays(pa.array([0, 0, 0, 0], pa.int32()), NO_LISTS),
+    ),
+    "empty union": (COLUMNS["sparse union"], NO_UNIONS),
+    "union of empty unions": (
+        pa.UnionArray.from_dense(
+            pa.array([1, 0, 0, 1], pa.int8()),
+            pa.array([0, 0, 1, 1], pa.int32()),
+            [COLUMNS["sparse union"], COLUMNS["int8"]],
+        ),
+        pa.UnionArray.from_dense(
+            pa.array([1, 1], pa.int8()), pa.array([0, 1], pa.int32()), [NO_UNIONS, COLUMNS["int8"]]
+        ),
+    ),
     "list of no unions": (
         pa.ListArray.from_arrays(pa.array([0, 1, 2, 3, 4], pa.int32()), COLUMNS["sparse union"]),
         pa.ListArray.from_arrays(pa.array([0, 0, 0], pa.int32()), COLUMNS["sparse union"]),
