@@ -90,15 +90,18 @@ def kept_type(kind: pa.DataType) -> pa.DataType:
     if isinstance(kind, pa.BaseExtensionType):
         storage = kept_type(kind.storage_type)
         return kind if storage.equals(kind.storage_type) else storage
-    if types.is_union(kind):
-        return kind
     parts = [field.with_type(kept_type(field.type)) for field in _fields(kind)]
+    if types.is_union(kind):
+        return pa.union(parts, kind.mode, kind.type_codes)
     if types.is_struct(kind):
         return pa.struct(parts)
     if types.is_map(kind):
         return pa.map_(*parts, keys_sorted=kind.keys_sorted)
     if types.is_fixed_size_list(kind):
-        return pa.list_(parts[0], kind.list_size)
+        part = parts[0]
+        if types.is_fixed_size_list(part.type):  # of slices of such pyarrow picks wrong values
+            part = pa.field(part.name, pa.struct([part]))
+        return pa.list_(part, kind.list_size)
     if types.is_list(kind) or is_list_view(kind):
         return pa.list_(parts[0])
     if types.is_large_list(kind) or is_large_list_view(kind):
@@ -220,6 +223,8 @@ def _fits(array: pa.Array, kind: pa.DataType) -> bool:
         return not narrow or array.dictionary.nbytes <= MAX_CHUNK_BYTES
     if pa.types.is_union(kind):
         return True
+    if pa.types.is_struct(array.type) and not pa.types.is_struct(kind):
+        array = array.field(0)
     pairs = zip(_children(array), _fields(kind), strict=True)
     return all(_fits(child, field.type) for child, field in pairs)
 
@@ -300,6 +305,10 @@ def _rebuilt(array: pa.Array, kind: pa.DataType, leaf: _Leaf) -> pa.Array:
         rows = np.arange(array.offset, array.offset + len(array))
         runs = np.searchsorted(array.run_ends.to_numpy(), rows, "right")
         return _rebuilt(array.values, kind, leaf).take(pa.array(runs))
+    if types.is_struct(kind) and not types.is_struct(array.type):  # the struct that `kept_type` puts into lists
+        return pa.StructArray.from_arrays([_rebuilt(array, kind.field(0).type, leaf)], fields=_fields(kind))
+    if types.is_struct(array.type) and not types.is_struct(kind):
+        return _rebuilt(array.field(0), kind, leaf)
     if types.is_union(kind):
         return _rebuilt_union(array, kind, leaf)
     if not types.is_nested(kind):

@@ -10,6 +10,7 @@ import pytest
 from muntin import Rows, Watermark, WindowJoin, Within
 from muntin.host import errors
 from muntin.host.aggregates import Collect, Count
+from muntin.host.engine.row_log import picked
 from muntin.host.join.range_mirror import RangeMirror
 from muntin.host.keys import kept_types
 from muntin.host.predicates import AllOf, AnyOf, AsOf, Band, Compare, Where
@@ -37,6 +38,7 @@ def measure(values, storage):
 WORDS = ["a", None, "", "a word that is longer than a view holds inline"]
 NESTED = pa.struct({"x": pa.list_(pa.struct({"y": pa.string_view()})), "z": pa.int8()})
 UNIONS = (pa.array([0, 1, 1, 0], pa.int8()), [pa.array([1, 2, 3, 4]), pa.array(["p", "q", None, "r"])])
+LIST_VIEW = pa.array([WORDS, None, [], ["b"]], pa.list_view(pa.string_view()))
 MIDDLE = pa.array([False, True, False])
 COLUMNS = {
     "null": pa.nulls(4),
@@ -88,7 +90,20 @@ COLUMNS = {
     ),
     "uuid": pa.array([bytes(range(16)), None, bytes(16), bytes(16)], pa.uuid()),
     "json": pa.array(["{}", None, "[1]", "2"], pa.json_()),
-    "list view of views": pa.array([WORDS, None, [], ["b"]], pa.list_view(pa.string_view())),
+    "list view of views": LIST_VIEW,
+    "union of list views of views": pa.UnionArray.from_sparse(
+        pa.array([0] * 4, pa.int8()), [LIST_VIEW]
+    ),
+    "union of views": pa.UnionArray.from_sparse(UNIONS[0], [pa.array([1, 2, 3, 4]), pa.array(WORDS, pa.string_view())]),
+    "lists of fixed size in such": pa.array(
+        [[[1, 2], [3, None]], None, [[4, 5], None], [[6, 7], [8, 9]]], pa.list_(pa.list_(pa.int8(), 2), 2)
+    ),
+    "lists of fixed size in such, of dictionaries": pa.array(
+        [[["a"]], None, [None], [["b"]]], pa.list_(pa.list_(pa.dictionary(pa.int8(), pa.string()), 1), 1)
+    ),
+    "lists of fixed size in such, no NULL": pa.FixedSizeListArray.from_arrays(
+        pa.FixedSizeListArray.from_arrays(pa.array(range(16), pa.int8()), 2), 2
+    ),
     "list of views": pa.array([WORDS, None, [], ["b"]], pa.list_(pa.string_view())),
     "struct of views": pa.array([{"x": [{"y": w} for w in WORDS], "z": 1}, None, {"x": None}, {"x": []}], NESTED),
     "map to views": pa.array([[("a", "b")], None, [], [("c", None)]], pa.map_(pa.string(), pa.string_view())),
@@ -105,13 +120,9 @@ REFUSED = {
     "struct of run ends and views": pa.StructArray.from_arrays(
         [COLUMNS["run-end encoded"], COLUMNS["string_view"]], ["x", "y"]
     ),
-    "union of list views of views": pa.UnionArray.from_sparse(
-        pa.array([0] * 4, pa.int8()), [COLUMNS["list view of views"]]
-    ),
     "extension of unions": pa.ExtensionArray.from_storage(
         Measure(COLUMNS["sparse union"].type), COLUMNS["sparse union"]
     ),
-    "union of views": pa.UnionArray.from_sparse(UNIONS[0], [pa.array([1, 2, 3, 4]), pa.array(WORDS, pa.string_view())]),
 }
 
 
@@ -141,14 +152,17 @@ def test_a_payload_of_every_type(name):
 
 
 @pytest.mark.parametrize("name", list(COLUMNS))
-def test_bytes_of_slices(name):
-    """Offsets, types and places of a slice are those of its own values."""
-    kind = kept_types.kept_type(COLUMNS[name].type)
-    whole = kept_types.kept(pa.table({"p": COLUMNS[name]})).column("p").chunk(0)
-    each = np.broadcast_to(kept_types.value_bytes(whole), 4)
-    assert whole.type == kind
-    for start in range(4):
-        assert np.broadcast_to(kept_types.value_bytes(whole.slice(start)), 4 - start).tolist() == each[start:].tolist()
+def test_slices_of_rows(name):
+    """Bytes and values of a slice are those of its own rows."""
+    rows = kept_types.kept(pa.table({"p": COLUMNS[name]}))
+    each = np.broadcast_to(kept_types.value_bytes(rows["p"].chunk(0)), 4).tolist()
+    for start in range(1, 4):
+        part = rows.slice(start)
+        sizes = kept_types.value_bytes(part["p"].chunk(0))
+        assert np.broadcast_to(sizes, 4 - start).tolist() == each[start:]
+        turned = picked(part, np.arange(len(part))[::-1].copy())
+        found = kept_types.returned(turned["p"], COLUMNS[name].type)
+        assert found.to_pylist() == COLUMNS[name].to_pylist()[: start - 1 : -1]
 
 
 @pytest.mark.parametrize("name", list(REFUSED))
