@@ -19,8 +19,10 @@ import pyarrow.csv
 import pyarrow.fs
 import pyarrow.parquet
 
+from muntin.host.arrow_versions import is_large_list_view, is_list_view
 from muntin.host.errors import SchemaError, UnsupportedError
 from muntin.host.files.places import STANDARD, file_system, format_of, is_stream
+from muntin.host.keys.kept_types import in_types, kept_type, types_in
 
 _ELSE = "choose .parquet or .arrow, leave it out by --select, or cast it in a SELECT"
 
@@ -73,7 +75,7 @@ class TableWriter:
     def write(self, table: pa.Table) -> None:
         """Append rows."""
         with self._named():
-            self._writer.write_table(table if table.schema.equals(self._schema) else table.cast(self._schema))
+            self._writer.write_table(table if table.schema.equals(self._schema) else in_types(table, self._schema))
 
     def __enter__(self) -> TableWriter:
         return self
@@ -140,7 +142,7 @@ class _JsonLines:
         self._text = pa.schema([field.with_type(_as_text(field.type)) for field in schema])
 
     def write_table(self, table: pa.Table) -> None:
-        rows = table.cast(self._text).to_pylist()
+        rows = in_types(table, self._text).to_pylist()
         try:
             lines = [_encode(row) for row in rows]
         except ValueError as error:
@@ -177,6 +179,8 @@ def _check_columns(place: str, kind: str, schema: pa.Schema) -> None:
             reason = (
                 "which JSON's readers would round" if not _has(field.type, pa.types.is_map) else "which JSON has not"
             )
+        elif kind == "parquet" and _has(field.type, _is_of_none):
+            reason = "of lists of size 0 parquet's readers cannot read it back"
         else:
             try:
                 one = pa.table([pa.nulls(1, field.type)], names=["x"])
@@ -195,41 +199,63 @@ def _is_bytes(kind: pa.DataType) -> bool:
     return str(kind).startswith(("binary", "large_binary", "fixed_size_binary"))
 
 
+def _is_of_none(kind: pa.DataType) -> bool:
+    return pa.types.is_fixed_size_list(kind) and kind.list_size == 0
+
+
 def _has(kind: pa.DataType, test: Callable[[pa.DataType], bool]) -> bool:
     """Whether a type or one within it passes a test."""
-    if pa.types.is_dictionary(kind):
-        return _has(kind.value_type, test)
-    return test(kind) or any(_has(kind.field(at).type, test) for at in range(kind.num_fields))
+    return any(test(part) or (pa.types.is_dictionary(part) and _has(part.value_type, test)) for part in types_in(kind))
 
 
 def _wide(kind: pa.DataType) -> pa.DataType:
-    """The type of a column in a parquet file."""
-    if not pa.types.is_dictionary(kind):
-        return _plain(kind)
-    return kind if kind.index_type.bit_width >= 32 else pa.dictionary(pa.int32(), kind.value_type, kind.ordered)
+    """The type of a column in a parquet file, whose writer cannot cut views within others."""
+    if pa.types.is_dictionary(kind):
+        index = kind.index_type if kind.index_type.bit_width >= 32 else pa.int32()
+        return pa.dictionary(index, kept_type(kind.value_type), kind.ordered)
+    return _plain(kind, kept_type) if any(map(pa.types.is_nested, types_in(kind))) else _plain(kind)
 
 
 def _as_text(kind: pa.DataType) -> pa.DataType:
-    """The type of a column in JSON: times are text."""
-    return _plain(kind, lambda each: pa.string() if pa.types.is_temporal(each) else each)
+    """The type of a column in JSON: times are text, and there are neither run ends nor extension types."""
+    return _plain(kind, lambda each: pa.string() if pa.types.is_temporal(each) else each, bare=True)
 
 
-def _plain(kind: pa.DataType, leaf: Callable[[pa.DataType], pa.DataType] = lambda each: each) -> pa.DataType:
-    """A type of the same values without dictionaries; of values that are not nested, what `leaf` makes of theirs."""
+def _plain(
+    kind: pa.DataType, leaf: Callable[[pa.DataType], pa.DataType] = lambda each: each, *, bare: bool = False
+) -> pa.DataType:
+    """A type of the same values without dictionaries; of values that are not nested, what `leaf` makes of theirs. Run
+    ends and extension types stay, unless `bare`, where that changes nothing within them."""
     types = pa.types
     if types.is_dictionary(kind):
-        return _plain(kind.value_type, leaf)
+        return _plain(kind.value_type, leaf, bare=bare)
+    if isinstance(kind, pa.BaseExtensionType) or types.is_run_end_encoded(kind):
+        inner = kind.value_type if types.is_run_end_encoded(kind) else kind.storage_type
+        plain = _plain(inner, leaf, bare=bare)
+        return kind if plain.equals(inner) and not bare else plain
+    if not types.is_nested(kind):
+        return leaf(kind)
+    fields = (
+        [kind.key_field, kind.item_field] if types.is_map(kind) else [kind.field(n) for n in range(kind.num_fields)]
+    )
+    parts = [field.with_type(_plain(field.type, leaf, bare=bare)) for field in fields]
     if types.is_struct(kind):
-        return pa.struct([field.with_type(_plain(field.type, leaf)) for field in kind])
+        return pa.struct(parts)
+    if types.is_union(kind):
+        return pa.union(parts, kind.mode, kind.type_codes)
     if types.is_map(kind):
-        parts = [field.with_type(_plain(field.type, leaf)) for field in (kind.key_field, kind.item_field)]
         return pa.map_(*parts, keys_sorted=kind.keys_sorted)
-    if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
-        value = kind.value_field.with_type(_plain(kind.value_type, leaf))
-        if types.is_fixed_size_list(kind):
-            return pa.list_(value, kind.list_size)
-        return pa.list_(value) if types.is_list(kind) else pa.large_list(value)
-    return leaf(kind)
+    if types.is_fixed_size_list(kind):
+        return pa.list_(parts[0], kind.list_size)
+    for is_one, made in _LISTS:
+        if is_one(kind):
+            return made(parts[0])
+    return kind
 
+
+_LISTS: list[tuple[Callable[[pa.DataType], bool], Callable[[pa.Field], pa.DataType]]] = [
+    (pa.types.is_list, pa.list_), (pa.types.is_large_list, pa.large_list),
+    (is_list_view, getattr(pa, "list_view", pa.list_)), (is_large_list_view, getattr(pa, "large_list_view", pa.large_list)),
+]  # fmt: skip
 
 _FILE_TYPES: dict[str, Callable[[pa.DataType], pa.DataType]] = {"parquet": _wide, "arrow": _plain}

@@ -193,7 +193,19 @@ def _encoded(array: pa.Array, kind: pa.DataType) -> Iterator[pa.Array]:
         first += len(values)
 
 
+def in_types(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Rows whose columns have these types instead, in which values are the same or cast: such as without dictionaries,
+    run ends and extension types. Raises ArrowException where Arrow cannot."""
+    columns = [
+        column if column.type.equals(field.type) else returned(_kept_values(column, kept_type(column.type)), field.type)
+        for field, column in zip(schema, table.columns, strict=True)
+    ]
+    return pa.table(columns, schema=schema)
+
+
 def _cast(array: pa.Array, kind: pa.DataType) -> pa.Array:
+    if pa.types.is_dictionary(array.type) and not pa.types.is_dictionary(kind):
+        array = array.dictionary_decode()  # also of those that have no cast
     return array if array.type.equals(kind) else array.cast(kind)
 
 
@@ -212,8 +224,10 @@ def _fitting(array: pa.Array, kind: pa.DataType) -> Iterator[pa.Array]:
 
 
 def _fits(array: pa.Array, kind: pa.DataType) -> bool:
+    if isinstance(array.type, pa.BaseExtensionType):
+        array = array.storage
     if isinstance(kind, pa.BaseExtensionType):
-        return _fits(getattr(array, "storage", array), kind.storage_type)
+        return _fits(array, kind.storage_type)
     if pa.types.is_dictionary(kind):
         bits = kind.index_type.bit_width
         most = 1 << (bits if pa.types.is_unsigned_integer(kind.index_type) else bits - 1)

@@ -26,6 +26,7 @@ from muntin.host.errors import SchemaError, UnsupportedError
 from muntin.host.files import TableReader, TableWriter
 from muntin.host.join import pushdown
 from muntin.host.sql import parse_condition
+from tests.conformance.test_payload_types import COLUMNS, measure
 
 ROOT = Path(__file__).parents[2]
 TYPED = ["parquet", "pq", "arrow", "feather", "ipc", "arrows", "arrows.zst"]
@@ -280,6 +281,44 @@ def test_guesses_of_several_text_files_are_those_of_one(tmp_path: Path) -> None:
         ",".join(texts) + "\n" + "".join(",".join(v[at] for v in texts.values()) + "\n" for at in range(2))
     )
     assert rows_of(tmp_path / "?.csv").equals(rows_of(tmp_path / "whole.csv"))
+
+
+def listed(values: pa.Array) -> pa.Array:
+    of_one = pa.array([1] * len(values), pa.int32())
+    return pa.ListViewArray.from_arrays(pa.array(range(len(values)), pa.int32()), of_one, values)
+
+
+#: Each as it is, and in structs; those that follow have other dictionaries.
+WRITTEN = {name: [column, column.slice(1, 2)] for name, column in COLUMNS.items()}
+WRITTEN |= {
+    "list views of dictionaries": [listed(pa.array(words).dictionary_encode()) for words in (["a", "b"], ["b", "c"])],
+    "list views of times": [listed(COLUMNS["timestamp[s]"])],
+    "extension of times": [measure([1, None], pa.timestamp("us"))],
+    "run-end encoded times": [pa.RunEndEncodedArray.from_arrays(pa.array([1, 3]), pa.array([1, 2], pa.time32("s")))],
+}
+
+
+@pytest.mark.parametrize("ending", ["parquet", "arrow", "arrows", "json", "csv"])
+@pytest.mark.parametrize("name", list(WRITTEN))
+def test_columns_of_every_type_are_written_or_refused(tmp_path: Path, name: str, ending: str) -> None:
+    for nested in (False, True):
+        columns = [pa.StructArray.from_arrays([each], ["x"]) if nested else each for each in WRITTEN[name]]
+        tables = [pa.table({"p": column}) for column in columns]
+        place = tmp_path / f"{nested}.{ending}"
+        try:
+            writer = TableWriter(place, tables[0].schema)
+        except SchemaError as error:
+            assert str(error).startswith("column 'p' of type ")  # noqa: PT017
+            assert not place.exists()
+            continue
+        with writer:
+            for table in tables:
+                writer.write(table)
+        rows = [value for column in columns for value in column.to_pylist()]
+        if ending in ("json", "csv"):
+            assert len(place.read_text().splitlines()) == len(rows) + (ending == "csv")
+        else:
+            assert rows_of(place)["p"].to_pylist() == rows
 
 
 @pytest.mark.parametrize("ending", ["csv.gz", "json.gz", "arrows.zst", "parquet", "arrow"])
