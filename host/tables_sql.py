@@ -6,6 +6,7 @@ import functools
 import itertools
 import os
 import re
+import uuid
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NoReturn
@@ -18,6 +19,7 @@ from sqlglot.dialects.duckdb import DuckDB
 
 from muntin.host.errors import SchemaError, SqlError, UnsupportedError
 from muntin.host.join import WindowJoin
+from muntin.host.keys.kept_types import in_types, kept_type, plain_type, returned, types_in
 from muntin.host.sides import Side, Sides
 from muntin.host.spec import JoinSpec
 from muntin.host.sql.condition import Reader, sides_of
@@ -89,11 +91,14 @@ class TablesSql(SqlEngine):
         connection = self._connection()
         import duckdb
 
+        held = {name: _held(connection, frame, reader) for name, frame in frames.items()}
         try:
-            for name, frame in frames.items():
-                connection.register(name, _held(connection, frame, reader))
+            for name, frame in held.items():
+                connection.register(name, frame)
             return connection.sql(text).to_arrow_table()
         except duckdb.Error as error:
+            for name in frames:
+                _check_values(connection, name, reader)
             raise _refused(error, reader) from error
         finally:
             for name in frames:
@@ -133,6 +138,7 @@ def _database(process: int) -> Any:
 
 def _held(connection: Any, frame: pa.Table, reader: Reader) -> pa.Table:
     """A table as DuckDB holds it: all of its columns, with each value. Raises SqlError where it would not."""
+    import duckdb
 
     def refuse(name: str, what: str) -> NoReturn:
         raise reader.error(reader.place([name]), f"column {name!r} {what}")
@@ -145,8 +151,6 @@ def _held(connection: Any, frame: pa.Table, reader: Reader) -> pa.Table:
         alike[name.lower()] = name
         if pa.types.is_decimal256(kind):
             refuse(name, f"of type {kind} is none that DuckDB has: cast it to decimal128 or double")
-        if pa.types.is_float16(kind):
-            frame = frame.set_column(at, name, frame.column(at).cast(pa.float32()))
         if inner := next((leaf for leaf in _leaves(kind) if leaf != kind and _loses(connection, leaf)), None):
             refuse(
                 name, f"of type {kind} has {inner} within it, of which DuckDB keeps microseconds: make a column of it"
@@ -164,17 +168,57 @@ def _held(connection: Any, frame: pa.Table, reader: Reader) -> pa.Table:
                 refuse(
                     name, f"of type {kind} has a value that DuckDB would change ({error}): round it, or leave it out"
                 )
+        handed = _handed(kind)
+        if any(pa.types.is_fixed_size_list(part) and not part.list_size for part in types_in(handed)):
+            refuse(name, f"of type {kind} has lists of size 0, of which DuckDB has none: leave it out")
+        if pa.types.is_nested(handed) or isinstance(handed, pa.BaseExtensionType):
+            try:
+                connection.from_arrow(pa.table({"x": pa.chunked_array([], handed)})).to_arrow_table()
+            except duckdb.Error as error:
+                reason = " ".join(str(error).split())
+                refuse(name, f"of type {kind} is none that DuckDB has ({reason}): cast it, or leave it out")
+        if handed != kind:
+            one = pa.table([frame.column(at)], names=[name])
+            frame = frame.set_column(at, name, in_types(one, pa.schema([(name, handed)])).column(0))
     return frame
+
+
+def _check_values(connection: Any, name: str, reader: Reader) -> None:
+    """Raises SqlError where DuckDB cannot hold the values of a column of a table that is registered."""
+    import duckdb
+
+    for column in connection.table(name).columns:
+        try:
+            connection.table(name).select(duckdb.ColumnExpression(column)).to_arrow_table()
+        except duckdb.Error as error:
+            reason = " ".join(str(error).split())
+            raise reader.error(
+                reader.place([column]), f"column {column!r} has values that DuckDB cannot hold ({reason}): leave it out"
+            ) from error
 
 
 def _leaves(kind: pa.DataType) -> Iterator[pa.DataType]:
     """The types that values of a type have within them, or it."""
-    if pa.types.is_dictionary(kind):
-        kind = kind.value_type
-    if not pa.types.is_nested(kind):
-        yield kind
-    for at in range(kind.num_fields):
-        yield from _leaves(kind.field(at).type)
+    for part in types_in(kind):
+        if pa.types.is_dictionary(part):
+            yield from _leaves(part.value_type)
+        elif not pa.types.is_nested(part) and not isinstance(part, pa.BaseExtensionType):
+            yield part
+
+
+def _handed(kind: pa.DataType) -> pa.DataType:
+    """The type in which DuckDB is given a column: no half floats, and nothing but values and lists in those that are
+    nested."""
+    plain = plain_type(kind, lambda each: kept_type(_wide(each)), bare=True, extensions=False)
+    if pa.types.is_nested(plain) or pa.types.is_run_end_encoded(kind):
+        return plain
+    if isinstance(kind, pa.BaseExtensionType):  # DuckDB knows some
+        return plain if any(map(pa.types.is_float16, types_in(kind))) else kind
+    return _wide(kind)
+
+
+def _wide(kind: pa.DataType) -> pa.DataType:
+    return pa.float32() if pa.types.is_float16(kind) else kind
 
 
 def _loses(connection: Any, kind: pa.DataType) -> bool:
@@ -202,10 +246,7 @@ def _min_units(connection: Any, kind: pa.DataType) -> list[pa.DataType]:
 
 
 def as_given(column: pa.ChunkedArray, given: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Rows of a column in the type in which DuckDB was given it, with its dictionary.
-
-    Raises ArrowNotImplementedError where there is no way back.
-    """
+    """Rows of a column that DuckDB gave in the type that it had, with its dictionary. Raises ArrowException."""
     kind = given.type
     if pa.types.is_duration(kind) and pa.types.is_interval(column.type):
         made = [pa.array([], pa.duration("ns"))]
@@ -214,13 +255,22 @@ def as_given(column: pa.ChunkedArray, given: pa.ChunkedArray) -> pa.ChunkedArray
             made.append(pa.array(_intervals(chunk)["nanoseconds"], pa.duration("ns"), mask=nulls))
         return pa.chunked_array(made).cast(kind)
     if pa.types.is_dictionary(kind):
-        chunks = given.unify_dictionaries().chunks
-        values = chunks[0].dictionary if chunks else pa.array([], kind.value_type)
-        found = column.cast(kind.value_type).chunks or [pa.array([], kind.value_type)]
-        made = [pc.index_in(chunk, values).cast(kind.index_type) for chunk in found]
-        made = [pa.DictionaryArray.from_arrays(indices, values, ordered=kind.ordered) for indices in made]
-        return pa.chunked_array(made, kind)
-    return column.cast(kind)
+        kept = kept_type(kind)
+        values = [chunk.dictionary.cast(kept.value_type).drop_null() for chunk in given.chunks]
+        values = pc.unique(pa.chunked_array(values, kept.value_type))
+        indices = pc.index_in(column.cast(kept.value_type), values).cast(kept.index_type)
+        made = [pa.DictionaryArray.from_arrays(chunk, values, ordered=kind.ordered) for chunk in indices.chunks]
+        if not len(column):  # cast, they would have no values
+            values = values.cast(kind.value_type)
+            made = [pa.DictionaryArray.from_arrays(pa.array([], kind.index_type), values, ordered=kind.ordered)]
+            return pa.chunked_array(made, kind)
+        return returned(pa.chunked_array(made, kept), kind)
+    if getattr(kind, "extension_name", "") == "arrow.uuid" and not isinstance(column.type, pa.BaseExtensionType):
+        texts = column.to_pylist()  # as which DuckDB gives them
+        storage = pa.array([text and uuid.UUID(text).bytes for text in texts], kind.storage_type)
+        return pa.chunked_array([kind.wrap_array(storage)])
+    one = pa.table([column], names=["x"])
+    return in_types(one, pa.schema([("x", kind)])).column(0)
 
 
 def _other_than(name: str, taken: Iterable[str]) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import difflib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -461,9 +460,15 @@ def _in_process(text: str, given: dict[str, Any], **options: Any) -> Any:
     for name, (table, column) in found.sources.items():
         sources[name] = given[table], column
         before, at = tables[table].column(column), result.schema.get_field_index(name)
-        if result.schema.field(at).type != before.type:  # DuckDB has fewer types
-            with contextlib.suppress(pa.ArrowNotImplementedError):
+        made = result.schema.field(at).type
+        if str(made) != str(before.type):  # DuckDB has fewer types, and names of its own for the values of lists
+            try:
                 result = result.set_column(at, name, as_given(result.column(at), before))
+            except pa.ArrowException as error:
+                raise SchemaError(
+                    f"column {name!r} of type {before.type} comes back from DuckDB as {made}, of which pyarrow "
+                    f"{pa.__version__} cannot make it again ({error}): cast it in the text, or leave it out"
+                ) from error
     return answer(result, given.values(), sources)
 
 

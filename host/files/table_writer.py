@@ -19,10 +19,9 @@ import pyarrow.csv
 import pyarrow.fs
 import pyarrow.parquet
 
-from muntin.host.arrow_versions import is_large_list_view, is_list_view
 from muntin.host.errors import SchemaError, UnsupportedError
 from muntin.host.files.places import STANDARD, file_system, format_of, is_stream
-from muntin.host.keys.kept_types import in_types, kept_type, types_in
+from muntin.host.keys.kept_types import in_types, kept_type, plain_type, types_in
 
 _ELSE = "choose .parquet or .arrow, leave it out by --select, or cast it in a SELECT"
 
@@ -213,49 +212,14 @@ def _wide(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_dictionary(kind):
         index = kind.index_type if kind.index_type.bit_width >= 32 else pa.int32()
         return pa.dictionary(index, kept_type(kind.value_type), kind.ordered)
-    return _plain(kind, kept_type) if any(map(pa.types.is_nested, types_in(kind))) else _plain(kind)
+    return plain_type(kind, kept_type) if any(map(pa.types.is_nested, types_in(kind))) else plain_type(kind)
 
 
 def _as_text(kind: pa.DataType) -> pa.DataType:
     """The type of a column in JSON: times are text, and there are neither run ends nor extension types."""
-    return _plain(kind, lambda each: pa.string() if pa.types.is_temporal(each) else each, bare=True)
-
-
-def _plain(
-    kind: pa.DataType, leaf: Callable[[pa.DataType], pa.DataType] = lambda each: each, *, bare: bool = False
-) -> pa.DataType:
-    """A type of the same values without dictionaries; of values that are not nested, what `leaf` makes of theirs. Run
-    ends and extension types stay, unless `bare`, where that changes nothing within them."""
-    types = pa.types
-    if types.is_dictionary(kind):
-        return _plain(kind.value_type, leaf, bare=bare)
-    if isinstance(kind, pa.BaseExtensionType) or types.is_run_end_encoded(kind):
-        inner = kind.value_type if types.is_run_end_encoded(kind) else kind.storage_type
-        plain = _plain(inner, leaf, bare=bare)
-        return kind if plain.equals(inner) and not bare else plain
-    if not types.is_nested(kind):
-        return leaf(kind)
-    fields = (
-        [kind.key_field, kind.item_field] if types.is_map(kind) else [kind.field(n) for n in range(kind.num_fields)]
+    return plain_type(
+        kind, lambda each: pa.string() if pa.types.is_temporal(each) else each, bare=True, extensions=False
     )
-    parts = [field.with_type(_plain(field.type, leaf, bare=bare)) for field in fields]
-    if types.is_struct(kind):
-        return pa.struct(parts)
-    if types.is_union(kind):
-        return pa.union(parts, kind.mode, kind.type_codes)
-    if types.is_map(kind):
-        return pa.map_(*parts, keys_sorted=kind.keys_sorted)
-    if types.is_fixed_size_list(kind):
-        return pa.list_(parts[0], kind.list_size)
-    for is_one, made in _LISTS:
-        if is_one(kind):
-            return made(parts[0])
-    return kind
 
 
-_LISTS: list[tuple[Callable[[pa.DataType], bool], Callable[[pa.Field], pa.DataType]]] = [
-    (pa.types.is_list, pa.list_), (pa.types.is_large_list, pa.large_list),
-    (is_list_view, getattr(pa, "list_view", pa.list_)), (is_large_list_view, getattr(pa, "large_list_view", pa.large_list)),
-]  # fmt: skip
-
-_FILE_TYPES: dict[str, Callable[[pa.DataType], pa.DataType]] = {"parquet": _wide, "arrow": _plain}
+_FILE_TYPES: dict[str, Callable[[pa.DataType], pa.DataType]] = {"parquet": _wide, "arrow": plain_type}

@@ -90,7 +90,58 @@ def kept_type(kind: pa.DataType) -> pa.DataType:
     if isinstance(kind, pa.BaseExtensionType):
         storage = kept_type(kind.storage_type)
         return kind if storage.equals(kind.storage_type) else storage
+    if not types.is_nested(kind):
+        return kind
     parts = [field.with_type(kept_type(field.type)) for field in _fields(kind)]
+    if types.is_fixed_size_list(kind) and types.is_fixed_size_list(parts[0].type):
+        parts = [pa.field(parts[0].name, pa.struct(parts))]  # of slices of such pyarrow picks wrong values
+    return _of_parts(kind, parts)
+
+
+def plain_type(
+    kind: pa.DataType,
+    leaf: Callable[[pa.DataType], pa.DataType] = lambda each: each,
+    *,
+    bare: bool = False,
+    extensions: bool = True,
+) -> pa.DataType:
+    """A type of the same values without dictionaries; of values that are not nested, what `leaf` makes of theirs.
+
+    Parameters
+    ----------
+    bare : bool
+        Without run ends and list views too, and the types of unions numbered from 0. Else run ends stay where that
+        changes nothing within them.
+    extensions : bool
+        Extension types stay where that changes nothing within them; else there is their storage.
+    """
+
+    def plain(part: pa.DataType) -> pa.DataType:
+        return plain_type(part, leaf, bare=bare, extensions=extensions)
+
+    if pa.types.is_dictionary(kind):
+        return plain(kind.value_type)
+    if pa.types.is_run_end_encoded(kind):
+        value = plain(kind.value_type)
+        return value if bare or not value.equals(kind.value_type) else kind
+    if isinstance(kind, pa.BaseExtensionType):
+        storage = plain(kind.storage_type)
+        return kind if extensions and storage.equals(kind.storage_type) else storage
+    if not pa.types.is_nested(kind):
+        return leaf(kind)
+    parts = [field.with_type(plain(field.type)) for field in _fields(kind)]
+    if bare and pa.types.is_union(kind):
+        return pa.union(parts, kind.mode)
+    if not bare and is_list_view(kind):
+        return pa.list_view(parts[0])
+    if not bare and is_large_list_view(kind):
+        return pa.large_list_view(parts[0])
+    return _of_parts(kind, parts)
+
+
+def _of_parts(kind: pa.DataType, parts: list[pa.Field]) -> pa.DataType:
+    """A nested type as another one, of these fields, with lists in the place of list views."""
+    types = pa.types
     if types.is_union(kind):
         return pa.union(parts, kind.mode, kind.type_codes)
     if types.is_struct(kind):
@@ -98,15 +149,10 @@ def kept_type(kind: pa.DataType) -> pa.DataType:
     if types.is_map(kind):
         return pa.map_(*parts, keys_sorted=kind.keys_sorted)
     if types.is_fixed_size_list(kind):
-        part = parts[0]
-        if types.is_fixed_size_list(part.type):  # of slices of such pyarrow picks wrong values
-            part = pa.field(part.name, pa.struct([part]))
-        return pa.list_(part, kind.list_size)
-    if types.is_list(kind) or is_list_view(kind):
-        return pa.list_(parts[0])
+        return pa.list_(parts[0], kind.list_size)
     if types.is_large_list(kind) or is_large_list_view(kind):
         return pa.large_list(parts[0])
-    return kind
+    return pa.list_(parts[0])
 
 
 def _fields(kind: pa.DataType) -> list[pa.Field]:
@@ -195,17 +241,25 @@ def _encoded(array: pa.Array, kind: pa.DataType) -> Iterator[pa.Array]:
 
 def in_types(table: pa.Table, schema: pa.Schema) -> pa.Table:
     """Rows whose columns have these types instead, in which values are the same or cast: such as without dictionaries,
-    run ends and extension types. Raises ArrowException where Arrow cannot."""
-    columns = [
-        column if column.type.equals(field.type) else returned(_kept_values(column, kept_type(column.type)), field.type)
-        for field, column in zip(schema, table.columns, strict=True)
-    ]
+    run ends and extension types, or with them. Raises ArrowException where Arrow cannot."""
+    columns = [_in_type(column, field.type) for field, column in zip(schema, table.columns, strict=True)]
     return pa.table(columns, schema=schema)
+
+
+def _in_type(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
+    if column.type.equals(kind) and str(column.type) == str(kind):
+        return column
+    column = _kept_values(column, kept_type(column.type))
+    if column.type.equals(kind):  # lists may name their values otherwise
+        return pa.chunked_array([_rebuilt(chunk, kind, _cast) for chunk in column.chunks], kind)
+    return returned(column, kind)
 
 
 def _cast(array: pa.Array, kind: pa.DataType) -> pa.Array:
     if pa.types.is_dictionary(array.type) and not pa.types.is_dictionary(kind):
         array = array.dictionary_decode()  # also of those that have no cast
+    if pa.types.is_dictionary(kind) and not pa.types.is_dictionary(array.type):
+        array = array.dictionary_encode()
     return array if array.type.equals(kind) else array.cast(kind)
 
 
@@ -231,6 +285,8 @@ def _fits(array: pa.Array, kind: pa.DataType) -> bool:
     if pa.types.is_dictionary(kind):
         bits = kind.index_type.bit_width
         most = 1 << (bits if pa.types.is_unsigned_integer(kind.index_type) else bits - 1)
+        if not pa.types.is_dictionary(array.type):
+            return len(array) <= most  # each may be a value of its own
         if len(array.dictionary) > most:
             return False
         narrow = kind.value_type in (pa.string(), pa.binary())
@@ -359,7 +415,12 @@ def _rebuilt_union(array: pa.Array, kind: pa.DataType, leaf: _Leaf) -> pa.Array:
     if not len(array):
         return pa.nulls(0, kind)  # one that was read may have no buffer of types
     children = [_rebuilt(array.field(at), field.type, leaf) for at, field in enumerate(_fields(kind))]
-    buffers = [pa.py_buffer(each) for each in _union_places(array) if each is not None]
+    codes, places = _union_places(array)
+    if array.type.type_codes != kind.type_codes:
+        made = np.zeros(256, np.int8)
+        made[np.array(array.type.type_codes, np.int8)] = kind.type_codes
+        codes = made[codes]
+    buffers = [pa.py_buffer(each) for each in (codes, places) if each is not None]
     return pa.Array.from_buffers(kind, len(array), [None, *buffers], children=children)
 
 
