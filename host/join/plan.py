@@ -18,7 +18,7 @@ from muntin.host.engines import EngineKind, Partitions, Steps, open_partitioning
 from muntin.host.errors import SchemaError, StateError, UnsupportedError
 from muntin.host.index import Index, SortedRuns
 from muntin.host.keys.condition import in_words
-from muntin.host.keys.kept_types import is_kept_as_is, kept
+from muntin.host.keys.kept_types import fields_in, is_kept_as_is, kept
 from muntin.host.sides import SIDES, Side, Sides
 from muntin.host.spec import JoinSpec, OutputColumn
 from muntin.host.state.log import Record, schema_of, schema_text
@@ -313,7 +313,8 @@ class JoinPlan:
         Raises
         ------
         StateError
-            The state belongs to another join, or has other columns.
+            The state belongs to another join, has other columns, or an extension type that is not registered now, of a
+            side whose columns are not given.
         """
         now, then = self._kept_spec() | fixed, record.join["spec"] | record.join.get("fixed", {})
         for name in sorted({*now, *then}):
@@ -326,6 +327,8 @@ class JoinPlan:
         for side in SIDES:
             logged = schema_of(record.join["schemas"][side])
             given = next((schemas[role] for role in (side, *self.roles[side]) if role in schemas), None)
+            if given is None:
+                _check_registered(side, logged, place)
             found[side] = logged if given is None else given.remove_metadata()
             _check_logged(side, found[side], logged, place)
         return found
@@ -443,6 +446,18 @@ def _check_same(side: Side, schema: pa.Schema, known: pa.Schema) -> None:
     extra = [name for name in schema.names if name not in known.names]
     if extra:
         raise SchemaError(f"the {side} batch has a column {extra[0]!r} that earlier ones had not")
+
+
+def _check_registered(side: Side, logged: pa.Schema, place: str) -> None:
+    """Raises StateError where the state has a column of an extension type that is not registered now."""
+    for field in logged:
+        for part in fields_in(field):
+            name = (part.metadata or {}).get(b"ARROW:extension:name")
+            if name is not None and not isinstance(part.type, pa.BaseExtensionType):
+                raise StateError(
+                    f"the {side} column {field.name!r} has the extension type {name.decode()!r} in the state in "
+                    f"{place}{_UNREGISTERED}, or give {side}_schema= with type {field.type} to take its storage"
+                )
 
 
 def _check_logged(side: Side, schema: pa.Schema, logged: pa.Schema, place: str) -> None:

@@ -174,6 +174,14 @@ def types_in(kind: pa.DataType) -> Iterator[pa.DataType]:
             yield from types_in(field.type)
 
 
+def fields_in(field: pa.Field) -> Iterator[pa.Field]:
+    """A field and those within its type."""
+    yield field
+    kind = field.type.storage_type if isinstance(field.type, pa.BaseExtensionType) else field.type
+    for inner in _fields(kind) if pa.types.is_nested(kind) else []:
+        yield from fields_in(inner)
+
+
 def _is_plain(kind: pa.DataType) -> bool:
     """Whether dictionaries of values of a type can be made one."""
     types = pa.types

@@ -386,6 +386,29 @@ def test_an_extension_type_that_is_not_registered_is_refused_by_a_state(tmp_path
         join_of(column, state=str(tmp_path))
 
 
+@pytest.mark.parametrize("nested", [False, True])
+def test_a_state_without_schemas_refuses_an_extension_type_that_is_not_registered(nested, tmp_path):
+    """Rather than give its storage, unless that is asked for."""
+    column = COLUMNS["extension"]
+    column = pa.StructArray.from_arrays([column], ["x"]) if nested else column
+    rows = pa.table({"k": [0, 1, 2, 3], "p": column})
+    options = {"on": Compare("k", "=", "k"), "left": Rows(9), "right": Rows(9), "state": str(tmp_path)}
+    pa.register_extension_type(Measure())
+    try:
+        with WindowJoin(**options) as join:
+            found = join.process(rows, rows)
+        with WindowJoin(**options) as join:
+            assert join.repeat().equals(found)
+    finally:
+        pa.unregister_extension_type("muntin.test.measure")
+    with pytest.raises(errors.StateError, match=r"left column 'p' has the extension type 'muntin.test.measure' in"):
+        WindowJoin(**options)
+    storage = pa.struct([("x", pa.int32())]) if nested else pa.int32()
+    schema = pa.schema([("k", pa.int64()), ("p", storage)])
+    with WindowJoin(**options, left_schema=schema, right_schema=schema) as join:
+        assert join.repeat()["p"].to_pylist() == found["p"].to_pylist()
+
+
 def test_views_on_a_device(device):
     column = COLUMNS["string_view"]
     rows = pa.table({"k": [0, 1, 2, 3], "p": column, "q": [0, 1, 2, 3]})
