@@ -46,8 +46,8 @@ class Gather(wiring.Component):
 
     Timing
     ------
-    A beat of row numbers a cycle, an empty range one cycle, one that is read two at least. Pairs come out four cycles later, counts two, at
-    the earliest.
+    A beat of row numbers a cycle, an empty range one cycle, one that is read two at least. Pairs come out four cycles
+    later, counts two, at the earliest.
 
     Source
     ------
