@@ -175,7 +175,7 @@ def _held(connection: Any, frame: pa.Table, reader: Reader) -> pa.Table:
             try:
                 connection.from_arrow(pa.table({"x": pa.chunked_array([], handed)})).to_arrow_table()
             except duckdb.Error as error:
-                reason = " ".join(str(error).split())
+                reason = _said(error)
                 refuse(name, f"of type {kind} is none that DuckDB has ({reason}): cast it, or leave it out")
         if handed != kind:
             one = pa.table([frame.column(at)], names=[name])
@@ -191,7 +191,7 @@ def _check_values(connection: Any, name: str, reader: Reader) -> None:
         try:
             connection.table(name).select(duckdb.ColumnExpression(column)).to_arrow_table()
         except duckdb.Error as error:
-            reason = " ".join(str(error).split())
+            reason = _said(error)
             raise reader.error(
                 reader.place([column]), f"column {column!r} has values that DuckDB cannot hold ({reason}): leave it out"
             ) from error
@@ -362,9 +362,15 @@ def _linear(node: Node) -> bool:
     return isinstance(node, (exp.Column, exp.Dot))
 
 
+def _said(error: Exception, *, lines: bool = False) -> str:
+    """What DuckDB's error says, in a line unless it is asked for as it is, without addresses in its library."""
+    text = str(error).partition("\n\nStack Trace")[0]
+    return text if lines else " ".join(text.split())
+
+
 def _refused(error: Exception, reader: Reader) -> SqlError:
     """DuckDB's error, at the place in our text of the word that it is about."""
-    told, _, shown = str(error).partition("\n\nLINE ")
+    told, _, shown = _said(error, lines=True).partition("\n\nLINE ")
     lines = f"LINE {shown}".split("\n")
     words = re.findall(r"(?:name |[\"'])(\w+)", told)
     if len(lines) > 1 and "^" in lines[1]:

@@ -4,6 +4,7 @@ import re
 import subprocess
 import sys
 
+import duckdb
 import pandas as pd
 import pyarrow as pa
 import pytest
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 
 from muntin import JoinSpec, Rows, join, sql, sql_explain, sql_spec
 from muntin.errors import SchemaError, SqlError, UnsupportedError, WindowError
+from muntin.host import tables_sql
 from tests.conformance.test_payload_types import COLUMNS as PAYLOADS
 from tests.conformance.test_payload_types import measure
 from tests.host.test_sql import ASKS, BIDS, DUCK, TABLES, TYPED, rows_of
@@ -408,3 +410,8 @@ def test_joins_alone_need_no_duckdb():
     assert "pip install 'muntin[sql]'" in around
     assert computed.startswith("SqlError line 1, column 29: MUL")
     assert "pip install 'muntin[sql]'" in computed
+
+
+def test_errors_of_duckdb_are_shown_without_addresses():
+    error = duckdb.InternalException("INTERNAL Error: an index\nof 1\n\nStack Trace:\n\n/lib/duckdb.so(+0x1f) [0x7f]")
+    assert tables_sql._said(error) == "INTERNAL Error: an index of 1"
