@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from muntin import Rows, Watermark, WindowJoin, Within
+from muntin import Rows, Watermark, WindowJoin, Within, sql
 from muntin.host import errors
 from muntin.host.aggregates import Collect, Count
 from muntin.host.engine.row_log import picked
@@ -622,3 +622,41 @@ def test_watermarks_that_are_none():
         with pytest.raises(errors.WindowError, match=next(iter(wrong))):
             Watermark(left=1, **wrong)
     assert Watermark(left=dt.timedelta(0), initial=0, lag=1)
+
+
+# Through SQL
+
+#: What `COLUMNS` has not.
+MADE = {
+    "list of named values": pa.array([[1], None, [], [2]], pa.list_(pa.field("x", pa.int8()))),
+    "list view of dictionaries": pa.array([["a"], None, ["b"], []], pa.list_view(pa.dictionary(pa.int8(), pa.utf8()))),
+    "list of half floats": pa.array([[1.5], None, [], [None]], pa.list_(pa.float16())),
+    "struct of no lists": pa.array([{"x": []}, None, {"x": []}, {"x": []}], pa.struct([("x", pa.list_(pa.int8(), 0))])),
+    "dictionary of times with NULL": pa.DictionaryArray.from_arrays(
+        pa.array([0, 1, None, 0], pa.uint8()), pa.array([1, None], pa.timestamp("us"))
+    ),
+    "union with numbers of its own": pa.UnionArray.from_sparse(
+        pa.array([5, 3, 5, 3], pa.int8()), [pa.array(range(4)), pa.array(list("abcd"))], ["n", "s"], [3, 5]
+    ),
+    "union with numbers turned round": pa.UnionArray.from_sparse(
+        pa.array([1, 0, 1, 0], pa.int8()), [pa.array(range(4)), pa.array(list("abcd"))], ["n", "s"], [1, 0]
+    ),
+    "struct of duration in an extension": pa.StructArray.from_arrays([measure([1, 2, 3, 4], pa.duration("ns"))], ["x"]),
+    "map of equal keys": pa.array([[("a", 1), ("a", 2)]] * 4, pa.map_(pa.string(), pa.int8())),
+}
+
+
+@pytest.mark.parametrize("name", [*COLUMNS, *MADE])
+def test_columns_of_every_type_come_back_from_duckdb_or_are_refused(name):
+    """By the name of the column: what DuckDB has not, and what it would end with an error of its own."""
+    column = (COLUMNS | MADE)[name]
+    rows = pa.table({"id": [1, 2, 3, 4], "c": column})
+    try:
+        found = sql("SELECT a.c FROM a JOIN b USING (id) ORDER BY id * 2", a=rows, b=rows.select(["id"]))["c"]
+    except errors.SqlError as error:
+        assert "column 'a_c' " in str(error)  # noqa: PT017
+        assert "INTERNAL" not in str(error)  # noqa: PT017
+        return
+    assert str(found.type) == str(column.type)
+    assert found.type == column.type
+    assert found.to_pylist() == column.to_pylist()

@@ -14,8 +14,6 @@ from hypothesis import strategies as st
 from muntin import JoinSpec, Rows, join, sql, sql_explain, sql_spec
 from muntin.errors import SchemaError, SqlError, UnsupportedError, WindowError
 from muntin.host import tables_sql
-from tests.conformance.test_payload_types import COLUMNS as PAYLOADS
-from tests.conformance.test_payload_types import measure
 from tests.host.test_sql import ASKS, BIDS, DUCK, TABLES, TYPED, rows_of
 
 JOINED = 'bids b JOIN asks a ON a.price = b."limit"'
@@ -211,42 +209,6 @@ def test_columns_keep_the_types_that_duckdb_has_not():
         made = sql(f"SELECT a.size, id + 1 AS n FROM a JOIN b USING (id) {around}", a=frame, b=frame)
         assert made["size"].dtype == frame["size"].dtype
     assert made.empty
-
-
-#: What `PAYLOADS` has not.
-MADE = {
-    "list of named values": pa.array([[1], None, [], [2]], pa.list_(pa.field("x", pa.int8()))),
-    "list view of dictionaries": pa.array([["a"], None, ["b"], []], pa.list_view(pa.dictionary(pa.int8(), pa.utf8()))),
-    "list of half floats": pa.array([[1.5], None, [], [None]], pa.list_(pa.float16())),
-    "struct of no lists": pa.array([{"x": []}, None, {"x": []}, {"x": []}], pa.struct([("x", pa.list_(pa.int8(), 0))])),
-    "dictionary of times with NULL": pa.DictionaryArray.from_arrays(
-        pa.array([0, 1, None, 0], pa.uint8()), pa.array([1, None], pa.timestamp("us"))
-    ),
-    "union with numbers of its own": pa.UnionArray.from_sparse(
-        pa.array([5, 3, 5, 3], pa.int8()), [pa.array(range(4)), pa.array(list("abcd"))], ["n", "s"], [3, 5]
-    ),
-    "union with numbers turned round": pa.UnionArray.from_sparse(
-        pa.array([1, 0, 1, 0], pa.int8()), [pa.array(range(4)), pa.array(list("abcd"))], ["n", "s"], [1, 0]
-    ),
-    "struct of duration in an extension": pa.StructArray.from_arrays([measure([1, 2, 3, 4], pa.duration("ns"))], ["x"]),
-    "map of equal keys": pa.array([[("a", 1), ("a", 2)]] * 4, pa.map_(pa.string(), pa.int8())),
-}
-
-
-@pytest.mark.parametrize("name", [*PAYLOADS, *MADE])
-def test_columns_of_every_type_come_back_from_duckdb_or_are_refused(name):
-    """By the name of the column: what DuckDB has not, and what it would end with an error of its own."""
-    column = (PAYLOADS | MADE)[name]
-    rows = pa.table({"id": [1, 2, 3, 4], "c": column})
-    try:
-        found = sql("SELECT a.c FROM a JOIN b USING (id) ORDER BY id * 2", a=rows, b=rows.select(["id"]))["c"]
-    except SqlError as error:
-        assert "column 'a_c' " in str(error)  # noqa: PT017
-        assert "INTERNAL" not in str(error)  # noqa: PT017
-        return
-    assert str(found.type) == str(column.type)
-    assert found.type == column.type
-    assert found.to_pylist() == column.to_pylist()
 
 
 @pytest.mark.parametrize(
