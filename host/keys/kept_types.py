@@ -380,8 +380,8 @@ def _rebuilt(array: pa.Array, kind: pa.DataType, leaf: _Leaf) -> pa.Array:
     if isinstance(kind, pa.BaseExtensionType):
         return kind.wrap_array(_rebuilt(array, kind.storage_type, leaf))
     if types.is_run_end_encoded(array.type):
-        rows = np.arange(array.offset, array.offset + len(array))
-        runs = np.searchsorted(array.run_ends.to_numpy(), rows, "right")
+        ends = np.clip(array.run_ends.to_numpy().astype(np.int64) - array.offset, 0, len(array))
+        runs = np.repeat(np.arange(len(ends)), np.diff(ends, prepend=0))
         return _rebuilt(array.values, kind, leaf).take(pa.array(runs))
     if types.is_struct(kind) and not types.is_struct(array.type):  # the struct that `kept_type` puts into lists
         return pa.StructArray.from_arrays([_rebuilt(array, kind.field(0).type, leaf)], fields=_fields(kind))
