@@ -110,7 +110,7 @@ def plain_type(
     Parameters
     ----------
     bare : bool
-        Without run ends and list views too, and the types of unions numbered from 0. Else run ends stay where that
+        Without run ends and list views too, and with type codes of unions from 0. Else run ends stay where that
         changes nothing within them.
     extensions : bool
         Extension types stay where that changes nothing within them; else there is their storage.

@@ -635,10 +635,10 @@ MADE = {
     "dictionary of times with NULL": pa.DictionaryArray.from_arrays(
         pa.array([0, 1, None, 0], pa.uint8()), pa.array([1, None], pa.timestamp("us"))
     ),
-    "union with numbers of its own": pa.UnionArray.from_sparse(
+    "union with type codes of its own": pa.UnionArray.from_sparse(
         pa.array([5, 3, 5, 3], pa.int8()), [pa.array(range(4)), pa.array(list("abcd"))], ["n", "s"], [3, 5]
     ),
-    "union with numbers turned round": pa.UnionArray.from_sparse(
+    "union with type codes in reverse": pa.UnionArray.from_sparse(
         pa.array([1, 0, 1, 0], pa.int8()), [pa.array(range(4)), pa.array(list("abcd"))], ["n", "s"], [1, 0]
     ),
     "struct of duration in an extension": pa.StructArray.from_arrays([measure([1, 2, 3, 4], pa.duration("ns"))], ["x"]),

@@ -374,7 +374,7 @@ def _until(holds, seconds=60):
 
 
 def _gone(pid):
-    """Whether a process has ended, also where nobody waits for it."""
+    """Whether a process has ended; one that its parent has not waited for has."""
     try:
         os.kill(pid, 0)
         state = Path(f"/proc/{pid}/stat")
