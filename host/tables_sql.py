@@ -97,8 +97,8 @@ class TablesSql(SqlEngine):
                 connection.register(name, frame)
             return connection.sql(text).to_arrow_table()
         except duckdb.Error as error:
-            for name in frames:
-                _check_values(connection, name, reader)
+            for frame in held.values():
+                _check_values(connection, frame, reader)
             raise _refused(error, reader) from error
         finally:
             for name in frames:
@@ -183,17 +183,19 @@ def _held(connection: Any, frame: pa.Table, reader: Reader) -> pa.Table:
     return frame
 
 
-def _check_values(connection: Any, name: str, reader: Reader) -> None:
-    """Raises SqlError where DuckDB cannot hold the values of a column of a table that is registered."""
+def _check_values(connection: Any, frame: pa.Table, reader: Reader) -> None:
+    """Raises SqlError where DuckDB cannot hold the values of a nested column, such as a map with a key twice."""
     import duckdb
 
-    for column in connection.table(name).columns:
+    for field in frame.schema:
+        if not pa.types.is_nested(field.type):  # `_held` has looked at the values of others
+            continue
         try:
-            connection.table(name).select(duckdb.ColumnExpression(column)).to_arrow_table()
+            connection.from_arrow(frame.select([field.name])).to_arrow_table()
         except duckdb.Error as error:
-            reason = _said(error)
             raise reader.error(
-                reader.place([column]), f"column {column!r} has values that DuckDB cannot hold ({reason}): leave it out"
+                reader.place([field.name]),
+                f"column {field.name!r} has values that DuckDB cannot hold ({_said(error)}): leave it out",
             ) from error
 
 
